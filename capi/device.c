@@ -39,6 +39,8 @@ mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const 
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "streams is 0, at least 1 is needed");
     if (options->ledger)
         DOOR_CHECK(door_path("ledger", options->ledger));
+    if (options->pool)
+        DOOR_CHECK(door_pointer("pool", options->pool, 1));
     DOOR_POINTER(runtime);
     return mmsbgo_runtime_create(context, device, (mmsb_runtime_options_t *)options, runtime);
 }

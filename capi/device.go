@@ -101,6 +101,10 @@ func runtimeOptions(o *C.mmsb_runtime_options_t) devices.RuntimeOptions {
 	if o.ledger != nil {
 		options.Ledger = C.GoString(o.ledger)
 	}
+	if o.pool != nil {
+		text := C.GoString(o.pool)
+		options.Pool = &text
+	}
 	if refused, user := o.refused, o.refused_user; refused != nil {
 		options.Refused = func(bytes uint64, attempt int, err error) bool {
 			return C.door_refused(refused, user, C.uint64_t(bytes), C.uint32_t(attempt), C.mmsb_status_t(status.CodeOf(err))) != 0
@@ -133,6 +137,9 @@ func mmsbgo_runtime_stats(h C.mmsb_runtime_t, stats *C.mmsb_runtime_stats_t) (co
 		stats.budget, stats.charged = C.uint64_t(s.Budget.Limit), C.uint64_t(s.Budget.Charged)
 		stats.reserved_bytes, stats.charged_peak = C.uint64_t(s.Budget.Reserved), C.uint64_t(s.Budget.Peak)
 		stats.refusals = C.uint64_t(s.Budget.Refusals)
+		stats.pool_reserved, stats.pool_held = C.uint64_t(s.Pool.Reserved), C.uint64_t(s.Pool.Held)
+		stats.pool_largest_free, stats.pool_moved = C.uint64_t(s.Pool.LargestFree), C.uint64_t(s.Pool.Moved)
+		stats.pool_retries = C.uint64_t(s.Pool.Retries)
 		return nil
 	})
 }

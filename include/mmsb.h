@@ -1838,7 +1838,16 @@ typedef struct mmsb_runtime_options {
     int32_t (*refused)(void *user, uint64_t bytes, uint32_t attempt, mmsb_status_t code);
     void *refused_user;        /* NULL; the first argument of refused */
     uint64_t refused_attempts; /* 8; largest number of calls of refused for one block */
-    uint64_t reserved[4];
+    /* NULL = blocks are the driver's stream-ordered memory. A text = they come from a pool, a caching allocator that takes
+     * segments of 2 MiB from the device, moves them to where memory is needed in one piece, and gives a stream what it has freed
+     * without the driver; the device must have virtual memory. The text is empty, or a configuration as in PyTorch's
+     * PYTORCH_ALLOC_CONF, such as "roundup_power2_divisions:4,large_segment_size_mb:64". Names of its own: limit_mb (the most
+     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05).
+     * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
+     * no effect: segments go back one by one. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do not reach
+     * such memory; copies do. */
+    const char *pool;
+    uint64_t reserved[3];
 } mmsb_runtime_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1854,8 +1863,9 @@ MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t devic
 /* Creates a runtime of the program's own. options may be NULL.
  * Errors: as mmsb_runtime_shared; MMSB_E_STRUCT_VERSION, MMSB_E_LIMIT; of the ledger: MMSB_E_IO, MMSB_E_FORMAT (not a ledger),
  * MMSB_E_CORRUPT (cut short; calls that need space return that, too),
- * MMSB_E_MISMATCH (it has another limit), MMSB_E_INVALID_ARGUMENT (the file is missing and budget is 0). Threads: any. Blocks:
- * until the device is open. Since 0.1. */
+ * MMSB_E_MISMATCH (it has another limit), MMSB_E_INVALID_ARGUMENT (the file is missing and budget is 0); of the pool:
+ * MMSB_E_INVALID_ARGUMENT (with the position in the text), MMSB_E_UNSUPPORTED (no virtual memory). Threads: any. Blocks: until
+ * the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
                                            mmsb_runtime_t *runtime);
 
@@ -1879,15 +1889,20 @@ typedef struct mmsb_runtime_stats {
     uint64_t deferred_frees; /* frees during an open use */
     uint64_t uses;
     uint64_t aborts;
-    uint64_t waits;          /* waits of one stream for another */
-    uint64_t waits_saved;    /* further waits that needed no event: implied by others, or already over */
-    uint64_t budget;         /* bytes; 0 = no limit, and the four fields below are 0, too */
-    uint64_t charged;        /* bytes, reserved_bytes included; with a ledger, of all its processes */
-    uint64_t reserved_bytes; /* bytes of reservations that no block has taken yet */
-    uint64_t charged_peak;   /* largest value of charged */
-    uint64_t refusals;       /* allocations and reservations that the budget refused */
-    uint64_t reports;        /* writes outside of live blocks that the guard found; the library's log has the first 1000 */
-    uint64_t reserved[8];
+    uint64_t waits;             /* waits of one stream for another */
+    uint64_t waits_saved;       /* further waits that needed no event: implied by others, or already over */
+    uint64_t budget;            /* bytes; 0 = no limit, and the four fields below are 0, too */
+    uint64_t charged;           /* bytes, reserved_bytes included; with a ledger, of all its processes */
+    uint64_t reserved_bytes;    /* bytes of reservations that no block has taken yet */
+    uint64_t charged_peak;      /* largest value of charged */
+    uint64_t refusals;          /* allocations and reservations that the budget refused */
+    uint64_t reports;           /* writes outside of live blocks that the guard found; the library's log has the first 1000 */
+    uint64_t pool_reserved;     /* bytes of the pool's segments; without a pool the five fields are 0 */
+    uint64_t pool_held;         /* bytes of these that blocks have, rounded up; not those of blocks that were freed */
+    uint64_t pool_largest_free; /* bytes of the largest free piece; what is free in other places can be moved there */
+    uint64_t pool_moved;        /* bytes of segments that were moved, or given back, since the runtime began */
+    uint64_t pool_retries;      /* how often memory was missing until all free segments were moved */
+    uint64_t reserved[3];
 } mmsb_runtime_stats_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1902,7 +1917,7 @@ MMSB_API mmsb_status_t mmsb_runtime_stats(mmsb_runtime_t runtime, mmsb_runtime_s
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_reap(mmsb_runtime_t runtime);
 
-/* Gives memory that the driver keeps for reuse back to the device, until keep bytes are left.
+/* Gives memory that the driver, or the pool, keeps for reuse back to the device, until keep bytes are left.
  * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_trim(mmsb_runtime_t runtime, uint64_t keep);
 

@@ -120,8 +120,8 @@ func (e *Extents) AllocateFrom(number uint32, count, alignment uint64) (offset, 
 	offset, mark = at.offset+e.padding(index, alignment), at.mark
 	e.carve(index, offset, count)
 	if invariant.Enabled {
-		invariant.Assert(offset%alignment == 0, "%d units at unit %d were allocated, %d aligned to %d were asked for", count, offset,
-			count, alignment)
+		invariant.Assert(offset%alignment == 0, "%d units at unit %d were allocated, %d aligned to %d were asked for", count,
+			offset, count, alignment)
 	}
 	return offset, mark, true
 }
@@ -298,8 +298,8 @@ func (e *Extents) extend(limit uint64) {
 	e.limit = limit
 }
 
-// search is a free extent of a bin that can hold the units, or 0: one of the first that are hardly larger than asked for, else one
-// that is surely large enough, else whichever there is.
+// search is a free extent of a bin that can hold the units, or 0: one of the first that are hardly larger than asked for, else
+// one that is surely large enough, else whichever there is.
 func (e *Extents) search(b *bin, count, alignment uint64) uint32 {
 	first := class(count)
 	if index := e.scan(b, first, probes, count, alignment); index != 0 {

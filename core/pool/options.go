@@ -17,9 +17,9 @@ const (
 	mib = 1 << 20
 
 	// Small requests have a range of addresses of their own, so that they do not lie between large ones.
-	mostSmall = mib
-	pageBytes = 2 * mib // that get memory, and lose it, at once; also the least that the range of small requests grows by
-	largeStep = 20 * mib
+	mostSmall    = mib
+	segmentBytes = 2 * mib // that get memory, and lose it, at once; also the least that the range of small requests grows by
+	largeStep    = 20 * mib
 
 	// mostBytes is PyTorch's bound: what is more is a mistake, and cannot be rounded.
 	mostBytes = 1 << 60
@@ -34,10 +34,11 @@ type Options struct {
 	Limit uint64
 	// LargeStep is by how many bytes the range of large requests grows at least, where Slack allows; 0: 20 MiB.
 	LargeStep uint64
-	// Slack is how many bytes may have memory above the most that were ever held, in thousandths of these, but at least LargeStep,
-	// before the pool takes the memory of free pages instead of new memory; 0: 50.
+	// Slack is how many bytes may have memory above the most that were ever held, in thousandths of these, but at least
+	// LargeStep, before the pool takes the memory of free segments instead of new memory; 0: 50.
 	Slack uint32
-	// Divisions are into how many steps a power of two of bytes is divided, that requests are rounded up to, from 1 MiB on; 0: none.
+	// Divisions are into how many steps a power of two of bytes is divided, that requests are rounded up to, from 1 MiB on; 0:
+	// none.
 	Divisions [divisionRows]uint32
 }
 
@@ -117,10 +118,10 @@ func (p *parser) option(o *Options) error {
 		p.at = begin
 		return p.fail("%q is not an option", name)
 	}
-	begin = p.at
 	if err := read(p, o); err != nil {
 		return err
 	}
+	begin = p.at
 	switch rest := p.word(","); {
 	case rest != "":
 		p.at = begin
@@ -128,7 +129,7 @@ func (p *parser) option(o *Options) error {
 	case p.at < len(p.text):
 		p.at++
 		if strings.TrimSpace(p.text[p.at:]) == "" {
-			return p.fail("an option is expected behind the comma")
+			return p.fail("option is missing behind the comma")
 		}
 	}
 	return nil
@@ -171,7 +172,7 @@ func (p *parser) oneOf(words ...string) error {
 	return p.fail("%q is not one of %s", word, strings.Join(words, ", "))
 }
 
-// without reads a value that has no effect here: free pages go back one by one, so that a block that is split costs nobody
+// without reads a value that has no effect here: free segments go back one by one, so that a block that is split costs nobody
 // anything.
 func without(least, most uint64) func(p *parser, o *Options) error {
 	return func(p *parser, _ *Options) error {
@@ -241,7 +242,7 @@ func (p *parser) divisions(o *Options) error {
 			}
 		}
 		if p.at == len(p.text) || p.text[p.at] != ':' {
-			return p.fail("a colon and a number are expected")
+			return p.fail("colon and number are missing")
 		}
 		p.at++
 		value, err := division(",]")
@@ -252,7 +253,7 @@ func (p *parser) divisions(o *Options) error {
 			o.Divisions[next] = value
 		}
 		if p.at == len(p.text) {
-			return p.fail("a closing bracket is expected")
+			return p.fail("closing bracket is missing")
 		}
 		more = p.text[p.at] == ','
 		p.at++

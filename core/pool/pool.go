@@ -1,12 +1,12 @@
 // Package pool is the books of a caching allocator of device memory: which addresses are held, which are free, on which stream
-// and since when, and which have memory at all. It touches no memory and no device: a Source gives memory to pages of addresses
-// and takes it away, and whoever uses the pool says how far the device has come.
+// and since when, and which have memory at all. It touches no memory and no device: a Source gives memory to segments of
+// addresses and takes it away, and whoever uses the pool says how far the device has come.
 //
-// What a stream has freed it may have again at once, without the host or an event: its work comes later. Others may have it when
-// the device has come past the free, or behind an event. Requests and thresholds are those of PyTorch's CUDACachingAllocator; its
-// segments are replaced by two ranges of addresses, one for small requests, one for large ones, of which pages of 2 MiB get
-// memory when it is needed and lose it when it is needed elsewhere. So what is free in small pieces here can be used in one piece
-// there.
+// What a stream has freed it may have again at once, without the host or an event: its work comes later. Others may have it
+// when the device has come past the free, or behind an event. Requests and thresholds are those of PyTorch's
+// CUDACachingAllocator. Its segments are as large as what they are for, and stay where they are; here there are two ranges of
+// addresses, one for small requests, one for large ones, of which segments of 2 MiB get memory when it is needed and lose it
+// when it is needed elsewhere. So what is free in small pieces here can be used in one piece there.
 package pool
 
 import (
@@ -17,9 +17,9 @@ import (
 	"libmmsb/core/status"
 )
 
-// Source gives memory to addresses. Ranges are whole pages of 2 MiB, in units. One call runs at a time.
+// Source gives memory to addresses. Ranges are whole segments of 2 MiB, in units. One call runs at a time.
 type Source interface {
-	// Back gives pages memory, all of them or none. Errors: OutOfMemory, where the device has not enough, and others.
+	// Back gives segments memory, all of them or none. Errors: OutOfMemory, where the device has not enough, and others.
 	Back(space int, r Range) error
 	// Bare takes it away. The device has come past all work that uses it.
 	Bare(space int, r Range) error
@@ -68,7 +68,7 @@ func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
 	p := &Pool{options: o, source: source}
 	for i := range p.spaces {
-		p.spaces[i] = newSpace(bytes[i]/Unit, pageBytes/Unit)
+		p.spaces[i] = newSpace(bytes[i]/Unit, segmentBytes/Unit)
 	}
 	return p
 }
@@ -124,8 +124,9 @@ func (p *Pool) took(ok bool) {
 	}
 }
 
-// miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free pages; all free
-// pages' memory, where there is no more; what is free on other streams, behind their work, and among requests of the other size.
+// miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free segments; all free
+// segments' memory, where there is no more; what is free on other streams, behind their work, and among requests of the other
+// size.
 func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
@@ -180,15 +181,15 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	return ok
 }
 
-// grow gives pages memory and takes the block there. Where that would be more than the slack allows, free pages elsewhere lose
-// theirs before; with all, all of them do. The lock of who grows is held, and the block is not taken.
+// grow gives segments memory and takes the block there. Where that would be more than the slack allows, free segments elsewhere
+// lose theirs before; with all, all of them do. The lock of who grows is held, and the block is not taken.
 func (p *Pool) grow(stream uint32, b *Block, all bool) error {
-	step := uint64(pageBytes)
+	step := uint64(segmentBytes)
 	if b.Space == Large {
 		step = p.options.LargeStep
 	}
 	step /= Unit
-	for more := true; ; { // pages to be spared
+	for more := true; ; { // segments to be spared
 		if all && more {
 			if _, err := p.spare(stream, math.MaxUint64); err != nil {
 				return err
@@ -219,7 +220,7 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 	}
 }
 
-// back gives planned pages memory, and takes the block. ok: there it is.
+// back gives planned segments memory, and takes the block. ok: there it is.
 func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	if limit := p.options.Limit / Unit; limit > 0 {
 		if backed, _ := p.bounds(0); backed+plan.Count > limit {
@@ -271,11 +272,11 @@ func (p *Pool) unplan(space int, r Range) {
 	p.spaces[space].leave(r)
 }
 
-// spare takes memory away from free pages, up to so many units, in both spaces. What is free on several streams is one stream's
-// then: a page can have pieces of all of them. any: some lost theirs.
+// spare takes memory away from free segments, up to so many units, in both spaces. What is free on several streams is one
+// stream's then: a segment can have pieces of all of them. any: some lost theirs.
 func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
-	const page = pageBytes / Unit
-	units = (min(units, mostBytes) + page - 1) / page * page
+	const segment = segmentBytes / Unit
+	units = (min(units, mostBytes) + segment - 1) / segment * segment
 	for i := range p.spaces {
 		p.books.Lock()
 		p.spaces[i].gather(stream, p.source.Done)
@@ -287,7 +288,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 		for at, r := range spared {
 			if err := p.source.Bare(i, r); err != nil {
 				p.books.Lock()
-				for _, left := range spared[at:] { // they keep their memory; nobody's free is missing: the device has come past it
+				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
 					p.planned[i] -= left.Count
 					p.spaces[i].back(stream, left)
 				}
@@ -310,7 +311,8 @@ func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
 		code = status.Limit
 	}
 	return status.Errorf(code, "%d bytes for stream %d: %s; %d bytes have memory, %d are held, %d free, the largest free block "+
-		"has %d, the limit is %d", b.Count*Unit, stream, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree, p.options.Limit)
+		"has %d, the limit is %d", b.Count*Unit, stream, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree,
+		p.options.Limit)
 }
 
 // Give makes a block free on a stream, behind which nothing uses it, at the stream's mark. Errors: InvalidArgument, where it is
@@ -321,7 +323,7 @@ func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
 	return p.spaces[b.Space].give(stream, mark, b.Range)
 }
 
-// Trim takes memory from free pages that the device has come past, until so many bytes have any.
+// Trim takes memory from free segments that the device has come past, until so many bytes have any.
 func (p *Pool) Trim(keep uint64) error {
 	p.growing.Lock()
 	defer p.growing.Unlock()

@@ -12,7 +12,7 @@ import (
 	"libmmsb/core/status"
 )
 
-// device is a Source that knows which pages have memory, and how far it has come.
+// device is a Source that knows which segments have memory, and how far it has come.
 type device struct {
 	t        testing.TB
 	capacity uint64 // units
@@ -24,7 +24,7 @@ type device struct {
 	fails    int // so many calls from now on one fails; 0: none
 }
 
-const pageUnits = pageBytes / Unit
+const segmentUnits = segmentBytes / Unit
 
 func newDevice(t testing.TB, capacity uint64, streams int) *device {
 	return &device{t: t, capacity: capacity / Unit, memory: [Spaces]map[uint64]bool{{}, {}}, queued: make([]uint64, streams),
@@ -40,16 +40,16 @@ func (d *device) call() error {
 }
 
 func (d *device) Back(space int, r Range) error {
-	require.Zero(d.t, r.Offset%pageUnits)
-	require.Zero(d.t, r.Count%pageUnits)
+	require.Zero(d.t, r.Offset%segmentUnits)
+	require.Zero(d.t, r.Count%segmentUnits)
 	if err := d.call(); err != nil {
 		return err
 	}
 	if d.backed+r.Count > d.capacity {
 		return status.Errorf(status.OutOfMemory, "the device has %d units", d.capacity)
 	}
-	for at := r.Offset; at < r.Offset+r.Count; at += pageUnits {
-		require.False(d.t, d.memory[space][at], "page %d has memory", at)
+	for at := r.Offset; at < r.Offset+r.Count; at += segmentUnits {
+		require.False(d.t, d.memory[space][at], "segment %d has memory", at)
 		d.memory[space][at] = true
 	}
 	d.backed += r.Count
@@ -60,8 +60,8 @@ func (d *device) Bare(space int, r Range) error {
 	if err := d.call(); err != nil {
 		return err
 	}
-	for at := r.Offset; at < r.Offset+r.Count; at += pageUnits {
-		require.True(d.t, d.memory[space][at], "page %d has no memory", at)
+	for at := r.Offset; at < r.Offset+r.Count; at += segmentUnits {
+		require.True(d.t, d.memory[space][at], "segment %d has no memory", at)
 		delete(d.memory[space], at)
 	}
 	d.backed -= r.Count
@@ -105,7 +105,7 @@ func (w *world) take(stream uint32, bytes uint64) error {
 	require.GreaterOrEqual(t, b.Count*Unit, bytes)
 	require.Equal(t, b, w.BlockOf(b.Space, b.Offset, bytes))
 	for at := b.Offset; at < b.Offset+b.Count; at++ {
-		if !w.device.memory[b.Space][at/pageUnits*pageUnits] {
+		if !w.device.memory[b.Space][at/segmentUnits*segmentUnits] {
 			require.Fail(t, "no memory", "unit %d", at)
 		}
 		f := w.freed[b.Space][at]
@@ -171,8 +171,8 @@ func TestAStreamHasItsMemoryAgainAtOnce(t *testing.T) {
 	w.check()
 }
 
-func TestFreePagesLoseTheirMemoryForOthers(t *testing.T) {
-	w := newWorld(t, Options{LargeStep: pageBytes}, 1<<30, 1<<30, 1)
+func TestFreeSegmentsLoseTheirMemoryForOthers(t *testing.T) {
+	w := newWorld(t, Options{LargeStep: segmentBytes}, 1<<30, 1<<30, 1)
 	for range 10 {
 		require.NoError(t, w.take(0, 10*mib))
 	}
@@ -199,7 +199,7 @@ func TestTheLadder(t *testing.T) {
 	require.Equal(t, uint64(1), w.Statistics().Waits)
 	w.give(0, 1)
 	w.device.done[1] = w.device.queued[1]
-	require.NoError(t, w.take(0, 60*mib), "free pages lose their memory for it")
+	require.NoError(t, w.take(0, 60*mib), "free segments lose their memory for it")
 	w.check()
 
 	limited := newWorld(t, Options{Limit: 32 * mib}, 1<<30, 1<<30, 1)

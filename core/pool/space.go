@@ -12,12 +12,12 @@ import (
 // Range is units of a space.
 type Range struct{ Offset, Count uint64 }
 
-// space is the books of one range of addresses, in units. Whole pages of it have memory, or are bare. What has memory is held by
-// a caller, or free: then it belongs to the stream that freed it, with the mark of the free. Streams have the bins of the extents
-// above 0; bin 0 is what is bare. A lock guards it.
+// space is the books of one range of addresses, in units. Whole segments of it have memory, or are bare. What has memory is
+// held by a caller, or free: then it belongs to the stream that freed it, with the mark of the free. Streams have the bins of
+// the extents above 0; bin 0 is what is bare. A lock guards it.
 type space struct {
 	extents *alloc.Extents
-	page    uint64 // units
+	segment uint64 // units
 
 	backed, live uint64 // units that have memory; of these, units that callers hold
 	peak         uint64 // of live
@@ -25,8 +25,8 @@ type space struct {
 
 const bare = 0
 
-func newSpace(units, page uint64) *space {
-	return &space{extents: alloc.NewExtents(units / page * page), page: page}
+func newSpace(units, segment uint64) *space {
+	return &space{extents: alloc.NewExtents(units / segment * segment), segment: segment}
 }
 
 // bin is where a stream's free extents are.
@@ -107,9 +107,9 @@ func (s *space) put(number uint32, mark uint64, r Range) {
 	invariant.Check(err)
 }
 
-// plan takes bare pages that make count units free on a stream in one piece when they have memory: where the fewest are missing,
-// beside what is free there already. They are at least step units where the place has so many. The pages are the caller's until
-// back or leave.
+// plan takes bare segments that make count units free on a stream in one piece when they have memory: where the fewest are
+// missing, beside what is free there already. They are at least step units where the place has so many. The segments are the
+// caller's until back or leave.
 func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
 	var best alloc.Free
 	least := uint64(0)
@@ -122,10 +122,10 @@ func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
 		if behind.Count > 0 && behind.Bin != bin(stream) {
 			behind.Count = 0
 		}
-		missing := s.pages(count - min(count, before.Count))
+		missing := s.segments(count - min(count, before.Count))
 		switch {
 		case missing == 0: // it has enough without, and somebody has come in between
-			missing = s.page
+			missing = s.segment
 		case missing > room && before.Count+room+behind.Count >= count:
 			missing = room
 		case missing > room:
@@ -138,42 +138,42 @@ func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
 	if !ok {
 		return Range{}, false
 	}
-	r = Range{best.Offset, min(max(least, s.pages(step)), best.Count)}
+	r = Range{best.Offset, min(max(least, s.segments(step)), best.Count)}
 	return r, s.extents.Carve(best, r.Offset, r.Count)
 }
 
-// pages rounds up to whole pages.
-func (s *space) pages(count uint64) uint64 { return (count + s.page - 1) / s.page * s.page }
+// segments rounds up to whole segments.
+func (s *space) segments(count uint64) uint64 { return (count + s.segment - 1) / s.segment * s.segment }
 
-// back says that planned pages have memory: they are free on a stream.
+// back says that planned segments have memory: they are free on a stream.
 func (s *space) back(stream uint32, r Range) {
 	s.backed += r.Count
 	s.put(bin(stream), 0, r)
 }
 
-// leave says that pages have no memory, or got none.
+// leave says that segments have no memory, or got none.
 func (s *space) leave(r Range) { s.put(bare, 0, r) }
 
-// spare takes whole free pages that the device has come past, up to so many units, from the largest free extents first. They have
-// no memory any more in the books, and are the caller's until leave.
+// spare takes whole free segments that the device has come past, up to so many units, from the largest free extents first. They
+// have no memory any more in the books, and are the caller's until leave.
 func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []Range) {
 	var all []alloc.Free
 	for number := uint32(1); number < s.extents.Bins(); number++ {
 		past := done(number - 1)
 		for _, f := range s.extents.FreeIn(number) {
-			if f.Mark <= past && f.Count >= s.page {
+			if f.Mark <= past && f.Count >= s.segment {
 				all = append(all, f)
 			}
 		}
 	}
 	slices.SortFunc(all, func(a, b alloc.Free) int { return cmp.Compare(b.Count, a.Count) })
 	for _, f := range all {
-		from := s.pages(f.Offset)
-		to := (f.Offset + f.Count) / s.page * s.page
-		if count < s.page || from >= to {
+		from := s.segments(f.Offset)
+		to := (f.Offset + f.Count) / s.segment * s.segment
+		if count < s.segment || from >= to {
 			continue
 		}
-		r := Range{from, min(to-from, count/s.page*s.page)}
+		r := Range{from, min(to-from, count/s.segment*s.segment)}
 		if s.extents.Carve(f, r.Offset, r.Count) {
 			s.backed -= r.Count
 			count -= r.Count
@@ -204,14 +204,15 @@ func (s *space) check(planned uint64) error {
 				continue
 			}
 			without += f.Count
-			if f.Offset%s.page != 0 || f.Count%s.page != 0 {
-				return status.Errorf(status.Internal, "%d units at unit %d are bare, pages have %d", f.Count, f.Offset, s.page)
+			if f.Offset%s.segment != 0 || f.Count%s.segment != 0 {
+				return status.Errorf(status.Internal, "%d units at unit %d are bare, segments have %d", f.Count, f.Offset,
+					s.segment)
 			}
 		}
 	}
 	if s.live+free != s.backed || s.backed+without+planned != s.extents.Limit() || s.live+planned != s.extents.Used() {
-		return status.Errorf(status.Internal, "%d units have memory and %d none, %d are planned, of %d; %d are held, %d free, %d used",
-			s.backed, without, planned, s.extents.Limit(), s.live, free, s.extents.Used())
+		return status.Errorf(status.Internal, "%d units have memory and %d none, %d are planned, of %d; %d are held, %d free, "+
+			"%d used", s.backed, without, planned, s.extents.Limit(), s.live, free, s.extents.Used())
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func (r *recorder) free(numbers ...uint64) {
 	}
 }
 
-// training is steps of a transformer whose batch changes by one up and down: activations live from forward to backward, the memory
-// of gradients for a moment.
+// training is steps of a transformer whose batch changes by one up and down: activations live from forward to backward, the
+// memory of gradients for a moment.
 func training() trace {
 	const layers, hidden, length = 24, 1024, 512
 	r := &recorder{}
@@ -115,8 +115,8 @@ func (e *endings) Pop() any {
 	return last
 }
 
-// conversation is a published hour of requests, each with its keys and values in one piece from arrival to the last token, and the
-// activations of its input for a moment.
+// conversation is a published hour of requests, each with its keys and values in one piece from arrival to the last token, and
+// the activations of its input for a moment.
 func conversation(t testing.TB) trace {
 	file, err := os.Open("testdata/conversation.csv")
 	require.NoError(t, err)
@@ -164,8 +164,8 @@ func playPool(t testing.TB, events trace) (f figures, s Statistics) {
 	return f, p.Statistics()
 }
 
-// orderedSet is a pool as RMM's and PyTorch's are built: segments, and free blocks in an order of size and address; the best fit is
-// split, neighbours are joined.
+// orderedSet is a pool as RMM's and PyTorch's are built: segments, and free blocks in an order of size and address; the best
+// fit is split, neighbours are joined.
 type orderedSet struct {
 	free           [2][]*piece // small, large
 	next, reserved uint64
@@ -273,8 +273,77 @@ func TestFragmentation(t *testing.T) {
 	} {
 		ours, s := playPool(t, events)
 		others := playOrderedSet(events)
-		t.Logf("%s: %d MiB held, ours reserves %.3f of it (%d MiB got memory in all, of %d MiB it was taken elsewhere), an ordered "+
-			"set %.3f", name, ours.held/mib, ours.ratio(), s.Grown/mib, s.Moved/mib, others.ratio())
+		t.Logf("%s: %d MiB held, ours reserves %.3f of it (%d MiB got memory in all, of %d MiB it was taken elsewhere), an "+
+			"ordered set %.3f", name, ours.held/mib, ours.ratio(), s.Grown/mib, s.Moved/mib, others.ratio())
 		assert.LessOrEqual(t, ours.ratio(), 1.05, name)
+	}
+}
+
+// random_allocations of RMM, without a device: sizes up to a MiB, 73 of 100 turns allocate.
+func randomAllocations(count int, take func(bytes uint64), give func(at int)) {
+	random := rand.New(rand.NewPCG(7, 7))
+	allocated, live := 0, 0
+	for range 2 * count {
+		bytes, chance := 1+random.Uint64N(mib), random.IntN(100)
+		if live == 0 || chance < 73 && allocated < count {
+			take(bytes)
+			allocated++
+			live++
+			continue
+		}
+		give(random.IntN(live))
+		live--
+	}
+}
+
+func BenchmarkRandomAllocations(b *testing.B) {
+	for _, count := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("pool/%d", count), func(b *testing.B) {
+			for b.Loop() {
+				p := New(Options{}, newDevice(b, 1<<42, 1), [Spaces]uint64{1 << 42, 1 << 42})
+				var live []Block
+				randomAllocations(count, func(bytes uint64) {
+					block, _, err := p.Take(0, bytes)
+					require.NoError(b, err)
+					live = append(live, block)
+				}, func(at int) {
+					if p.Give(0, 0, live[at]) != nil {
+						b.Fatal("not given")
+					}
+					live[at] = live[len(live)-1]
+					live = live[:len(live)-1]
+				})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*count), "ns/call")
+		})
+		b.Run(fmt.Sprintf("orderedset/%d", count), func(b *testing.B) {
+			for b.Loop() {
+				var o orderedSet
+				var live []*piece
+				randomAllocations(count, func(bytes uint64) { live = append(live, o.take(bytes)) }, func(at int) {
+					o.give(live[at])
+					live[at] = live[len(live)-1]
+					live = live[:len(live)-1]
+				})
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*2*count), "ns/call")
+		})
+	}
+}
+
+// A hit beside blocks that are held.
+func BenchmarkHit(b *testing.B) {
+	for _, live := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprintf("live=%d", live), func(b *testing.B) {
+			p := New(Options{}, newDevice(b, 1<<42, 1), [Spaces]uint64{1 << 42, 1 << 42})
+			for i := range live {
+				_, _, err := p.Take(0, uint64(1+i%64)*Unit)
+				require.NoError(b, err)
+			}
+			for b.Loop() {
+				block, _, _ := p.Take(0, 4096)
+				_ = p.Give(0, 0, block)
+			}
+		})
 	}
 }

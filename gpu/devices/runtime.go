@@ -10,6 +10,7 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/log"
+	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/runtime"
@@ -17,11 +18,12 @@ import (
 
 // RuntimeOptions are what a program says of a runtime of its own. The zero value is a runtime without limits and diagnostics.
 type RuntimeOptions struct {
-	Streams         int    // 0 = 64
-	Budget          uint64 // bytes; 0 = none, or what the ledger says
-	Ledger          string // a file that processes share; "" = none
-	LogEvents       uint64 // 0 = no log
-	GuardEvery      uint64 // 0 = no guard
+	Streams         int     // 0 = 64
+	Budget          uint64  // bytes; 0 = none, or what the ledger says
+	Ledger          string  // a file that processes share; "" = none
+	Pool            *string // its configuration; nil = none
+	LogEvents       uint64  // 0 = no log
+	GuardEvery      uint64  // 0 = no guard
 	GuardQuarantine uint64
 	RefusedAttempts int                                                     // the most calls of Refused for one block
 	Refused         func(bytes uint64, attempt int, err error) (again bool) // nil = none
@@ -90,8 +92,17 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 				return options.Refused(request.Bytes, attempt, err)
 			}))
 	}
+	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors}
+	if options.Pool != nil {
+		configured, err := pool.Parse(*options.Pool)
+		if err != nil {
+			r.closeLedger()
+			return nil, err
+		}
+		of.Pool = &configured
+	}
 	var err error
-	if r.Runtime, err = runtime.New(device, runtime.Options{Streams: options.Streams, Adaptors: adaptors}); err != nil {
+	if r.Runtime, err = runtime.New(device, of); err != nil {
 		r.closeLedger()
 		return nil, err
 	}
@@ -250,6 +261,7 @@ type State struct {
 	runtime.Usage
 	Peak    uint64
 	Budget  runtime.BudgetState // zeros without one
+	Pool    pool.Statistics     // zeros without one
 	Reports uint64              // of the guard
 }
 
@@ -259,6 +271,9 @@ func (r *Runtime) State() (s State, err error) {
 		s = State{Usage: r.Usage(), Peak: r.statistics.All().Peak}
 		if r.budget != nil {
 			s.Budget = r.budget.State()
+		}
+		if p := r.Runtime.Pool(); p != nil {
+			s.Pool = p.Statistics()
 		}
 		if r.guard != nil {
 			_, s.Reports = r.guard.Reports()

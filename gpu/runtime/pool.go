@@ -1,4 +1,4 @@
-// The lowest layer of a runtime that has a pool: memory is taken from the device in pages and given out in blocks.
+// The lowest layer of a runtime that has a pool: memory is taken from the device in segments and given out in blocks.
 
 package runtime
 
@@ -13,7 +13,7 @@ import (
 )
 
 // Pool is a caching allocator as the lowest layer, in place of the device's own stream-ordered memory. It reserves addresses
-// once, two ranges of twice the device's memory, and gives pages of them memory and takes it away (core/pool). A block that a
+// once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool). A block that a
 // stream has freed it has again without the driver; another stream has it when the device has come past the free, or, where there
 // is no other memory, behind an event.
 type Pool struct {
@@ -27,25 +27,25 @@ type Pool struct {
 
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
-	idle    []driver.Physical // without an address: taken from pages for other pages
+	idle    []driver.Physical // without an address: taken from segments for other segments
 	streams map[uint32]*Stream
 }
 
-// poolPage is what gets memory at once.
-const poolPage = 2 << 20
+// poolSegment is what gets memory at once.
+const poolSegment = 2 << 20
 
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, host Host) (*Pool, error) {
 	info := device.Info()
-	if !info.VirtualMemory || poolPage%info.Granularity != 0 {
-		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d bytes, "+
-			"pages of %d are needed", info.Ordinal, info.Name, info.Granularity, poolPage)
+	if !info.VirtualMemory || poolSegment%info.Granularity != 0 {
+		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
+			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
 	p := &Pool{host: host, device: device, mapped: make(map[driver.Address]driver.Physical), streams: make(map[uint32]*Stream)}
 	var bytes [pool.Spaces]uint64
 	for i := range p.ranges {
 		// Twice as much as there can be: a long range is bare where short ones are held.
-		bytes[i] = max(2*info.Bytes, 8*poolPage) / poolPage * poolPage
+		bytes[i] = max(2*info.Bytes, 8*poolSegment) / poolSegment * poolSegment
 		address, err := device.Reserve(bytes[i])
 		if err != nil {
 			return nil, cmp.Or(err, p.release())
@@ -136,15 +136,15 @@ func (p *Pool) Close() (first error) {
 // poolSource is what the books ask for memory.
 type poolSource Pool
 
-func (p *poolSource) pages(space int, r pool.Range) (first driver.Address, count int) {
-	return p.ranges[space].address + driver.Address(r.Offset*pool.Unit), int(r.Count * pool.Unit / poolPage)
+func (p *poolSource) segments(space int, r pool.Range) (first driver.Address, count int) {
+	return p.ranges[space].address + driver.Address(r.Offset*pool.Unit), int(r.Count * pool.Unit / poolSegment)
 }
 
 // Back implements pool.Source.
 func (p *poolSource) Back(space int, r pool.Range) error {
-	first, count := p.pages(space, r)
+	first, count := p.segments(space, r)
 	for i := range count {
-		if err := p.backPage(first + driver.Address(i*poolPage)); err != nil {
+		if err := p.backSegment(first + driver.Address(i*poolSegment)); err != nil {
 			_ = p.bare(first, i) // memory that was just mapped, and that nobody has used
 			return cmp.Or(p.dropIdle(), err)
 		}
@@ -152,7 +152,7 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 	return p.dropIdle()
 }
 
-func (p *poolSource) backPage(address driver.Address) error {
+func (p *poolSource) backSegment(address driver.Address) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	var physical driver.Physical
@@ -160,7 +160,7 @@ func (p *poolSource) backPage(address driver.Address) error {
 		physical, p.idle = p.idle[last], p.idle[:last]
 	} else {
 		var err error
-		if physical, err = p.device.CreatePhysical(poolPage); err != nil {
+		if physical, err = p.device.CreatePhysical(poolSegment); err != nil {
 			return err
 		}
 	}
@@ -174,20 +174,20 @@ func (p *poolSource) backPage(address driver.Address) error {
 
 // Bare implements pool.Source.
 func (p *poolSource) Bare(space int, r pool.Range) error {
-	first, count := p.pages(space, r)
+	first, count := p.segments(space, r)
 	return p.bare(first, count)
 }
 
-// bare takes pages' memory away, for the next pages; all of them or none.
+// bare takes segments' memory away, for the next segments; all of them or none.
 func (p *poolSource) bare(first driver.Address, count int) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for i := range count {
-		address := first + driver.Address(i*poolPage)
+		address := first + driver.Address(i*poolSegment)
 		if err := p.device.Unmap(address); err != nil {
 			for ; i > 0; i-- { // what was unmapped is mapped again, by the memory that was there last
 				last := len(p.idle) - 1
-				again := first + driver.Address((i-1)*poolPage)
+				again := first + driver.Address((i-1)*poolSegment)
 				if p.device.Map(again, p.idle[last]) != nil {
 					break
 				}
@@ -201,7 +201,7 @@ func (p *poolSource) bare(first driver.Address, count int) error {
 	return nil
 }
 
-// dropIdle ends memory that no page has.
+// dropIdle ends memory that no segment has.
 func (p *poolSource) dropIdle() (first error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -169,7 +169,10 @@ static void options_are_checked(void) {
         CHECK_STATUS(mmsb_runtime_create(context, 0, &options, &runtime), code); \
     } while (0)
     REFUSED(options.struct_size--, MMSB_E_STRUCT_VERSION);
-    REFUSED(options.reserved[3] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED(options.reserved[2] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED(options.pool = "limit_mb:1,max_split_size_mb", MMSB_E_INVALID_ARGUMENT);
+    CHECK(strstr(mmsb_last_error(), "position 11") != NULL);
+    REFUSED(options.pool = "no_such_option:1", MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.streams = 0, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.log_events = (1 << 24) + 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.guard_quarantine = 1, MMSB_E_INVALID_ARGUMENT);
@@ -180,6 +183,39 @@ static void options_are_checked(void) {
     CHECK_STATUS(mmsb_runtime_shared(context, 0, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_EQUAL(runtime, 42);
     CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void blocks_come_from_a_pool(void) {
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "large_segment_size_mb:2, limit_mb:64, expandable_segments:True";
+    device_t d = new_device(&options);
+    mmsb_block_t blocks[6];
+    void *address = NULL;
+    for (int i = 0; i < 6; i++) {
+        CHECK_OK(mmsb_block_allocate(d.stream, 10 << 20, 0, 0, &blocks[i], &address));
+    }
+    mmsb_block_t block = 0;
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 10 << 20, 0, 0, &block, &address), MMSB_E_LIMIT);
+    CHECK_STATUS(mmsb_block_allocate(d.stream, UINT64_MAX, 0, 0, &block, &address), MMSB_E_INVALID_SIZE);
+    for (int i = 0; i < 6; i += 2) {
+        CHECK_OK(mmsb_block_free(blocks[i], 0, NULL));
+    }
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_block_allocate(d.stream, 30 << 20, 0, 0, &block, &address)); /* which are nowhere in one piece */
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.pool_held == 60 << 20 && stats.pool_reserved >= stats.pool_held && stats.pool_reserved <= 64 << 20);
+    CHECK(stats.pool_moved > 0 && stats.pool_largest_free < 4 << 20);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    for (int i = 1; i < 6; i += 2) {
+        CHECK_OK(mmsb_block_free(blocks[i], 0, NULL));
+    }
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_runtime_trim(d.runtime, 0));
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.pool_held == 0 && stats.pool_reserved == 0);
+    CHECK_OK(mmsb_context_destroy(d.context));
 }
 
 static void streams_are_leased_and_wrapped(void) {
@@ -818,6 +854,7 @@ int main(void) {
     RUN(devices_are_listed);
     RUN(runtimes_are_shared_or_own);
     RUN(options_are_checked);
+    RUN(blocks_come_from_a_pool);
     RUN(streams_are_leased_and_wrapped);
     RUN(bytes_go_to_the_device_and_back);
     RUN(blocks_are_given_back_once);

@@ -432,7 +432,8 @@ FIELD_IS(mmsb_runtime_options_t, guard_quarantine, 40, 8);
 FIELD_IS(mmsb_runtime_options_t, refused, 48, 8);
 FIELD_IS(mmsb_runtime_options_t, refused_user, 56, 8);
 FIELD_IS(mmsb_runtime_options_t, refused_attempts, 64, 8);
-FIELD_IS(mmsb_runtime_options_t, reserved, 72, 32);
+FIELD_IS(mmsb_runtime_options_t, pool, 72, 8);
+FIELD_IS(mmsb_runtime_options_t, reserved, 80, 24);
 
 SIZE_IS(mmsb_runtime_stats_t, 224);
 FIELD_IS(mmsb_runtime_stats_t, struct_size, 0, 4);
@@ -456,7 +457,12 @@ FIELD_IS(mmsb_runtime_stats_t, reserved_bytes, 128, 8);
 FIELD_IS(mmsb_runtime_stats_t, charged_peak, 136, 8);
 FIELD_IS(mmsb_runtime_stats_t, refusals, 144, 8);
 FIELD_IS(mmsb_runtime_stats_t, reports, 152, 8);
-FIELD_IS(mmsb_runtime_stats_t, reserved, 160, 64);
+FIELD_IS(mmsb_runtime_stats_t, pool_reserved, 160, 8);
+FIELD_IS(mmsb_runtime_stats_t, pool_held, 168, 8);
+FIELD_IS(mmsb_runtime_stats_t, pool_largest_free, 176, 8);
+FIELD_IS(mmsb_runtime_stats_t, pool_moved, 184, 8);
+FIELD_IS(mmsb_runtime_stats_t, pool_retries, 192, 8);
+FIELD_IS(mmsb_runtime_stats_t, reserved, 200, 24);
 
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_IS(mmsb_tag_stats_t, live, 0, 8);

@@ -45,6 +45,7 @@ from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
+from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
@@ -79,6 +80,8 @@ SUBJECTS: list[Go | C] = [
     GRAMMAR,
     TORN_ENDS,
     NEXT_WRITERS,
+    POOLS,
+    POOL_LAYERS,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

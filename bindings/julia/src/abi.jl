@@ -643,7 +643,8 @@ struct mmsb_runtime_options_t
     refused::Ptr{Cvoid}
     refused_user::Ptr{Cvoid}
     refused_attempts::UInt64
-    reserved::NTuple{4,UInt64}
+    pool::Ptr{UInt8}
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_runtime_stats_t
@@ -668,7 +669,12 @@ struct mmsb_runtime_stats_t
     charged_peak::UInt64
     refusals::UInt64
     reports::UInt64
-    reserved::NTuple{8,UInt64}
+    pool_reserved::UInt64
+    pool_held::UInt64
+    pool_largest_free::UInt64
+    pool_moved::UInt64
+    pool_retries::UInt64
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_tag_stats_t

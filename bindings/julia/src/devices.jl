@@ -65,20 +65,28 @@ get_runtime(state::MMSBState, device::Integer = 0) =
     DeviceRuntime(state, fill_reference(UInt64, mmsb_runtime_shared, state, Int32(device)))
 
 # As STATE_OPTIONS.
-const RUNTIME_OPTIONS =
-    (streams = UInt32, budget = UInt64, ledger = String, log_events = UInt64, guard_every = UInt64, guard_quarantine = UInt64)
+const RUNTIME_OPTIONS = (
+    streams = UInt32,
+    budget = UInt64,
+    ledger = String,
+    log_events = UInt64,
+    guard_every = UInt64,
+    guard_quarantine = UInt64,
+    pool = String,
+)
 
 """
     create_runtime!(state, device = 0; options...)
 
 Creates a runtime of the program's own. Options: `streams` (largest number that is leased at a time), `budget` (bytes, 0 = no
 limit), `ledger` (a file in which processes charge one common budget), `log_events` (number of events that the log keeps),
-`guard_every` (N guards every N-th block, 0 none), `guard_quarantine` (bytes of freed blocks that the guard holds back).
+`guard_every` (N guards every N-th block, 0 none), `guard_quarantine` (bytes of freed blocks that the guard holds back), `pool`
+(the configuration of a caching allocator that blocks come from, as in PYTORCH_ALLOC_CONF; `""` for its defaults).
 """
 function create_runtime!(state::MMSBState, device::Integer = 0; options...)
     record = initialised(mmsb_runtime_options_t, mmsb_runtime_options_init)
-    ledger = get(options, :ledger, "")
-    created = GC.@preserve ledger begin
+    ledger, pool = get(options, :ledger, ""), get(options, :pool, "")
+    created = GC.@preserve ledger pool begin
         set_options!(record, RUNTIME_OPTIONS, "a runtime", options)
         fill_reference(UInt64, mmsb_runtime_create, state, Int32(device), record)
     end

@@ -80,6 +80,20 @@ end
     end
 end
 
+@testset "blocks come from a pool" begin
+    with_devices() do state
+        runtime = create_runtime!(state, 0; pool = "large_segment_size_mb:4,limit_mb:16")
+        stream = open_stream!(runtime)
+        block = allocate_block!(stream, 3 << 20)
+        @test get_runtime_statistics(runtime).pool_held == 3 << 20
+        @test fails(() -> allocate_block!(stream, 15 << 20), MemoryLimitError, 31)
+        free_block!(block)
+        wait(stream)
+        close(runtime)
+        @test fails(() -> create_runtime!(state, 0; pool = "slack:2"), MMSBError, 1)
+    end
+end
+
 @testset "budgets, reservations, log" begin
     with_devices() do state
         folder = mktempdir()

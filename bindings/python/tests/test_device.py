@@ -60,6 +60,24 @@ def test_without_a_device_nothing_is_simulated(ctx: mmsb.Context) -> None:
             ctx.runtime()
 
 
+def test_blocks_come_from_a_pool(sim: mmsb.Context) -> None:
+    with sim.create_runtime(pool="large_segment_size_mb:4") as runtime, runtime.stream() as stream:
+        block = stream.allocate(3 << 20)
+        address = block.address
+        assert runtime.stats().pool_held == 3 << 20
+        block.free()
+        again = stream.allocate(3 << 20)
+        assert again.address == address
+        again.free()
+        stream.wait()
+        runtime.trim()
+        assert runtime.stats().pool_reserved == 0
+    with pytest.raises(mmsb.InvalidArgumentError, match="position 6"):
+        sim.create_runtime(pool="slack:2")
+    with sim.create_runtime() as plain:
+        assert plain.stats().pool_reserved == 0
+
+
 def test_runtimes_are_shared_or_own(sim: mmsb.Context) -> None:
     assert sim.runtime().handle == sim.runtime(0).handle != sim.runtime(1).handle
     own = sim.create_runtime(1, streams=1)

@@ -812,7 +812,8 @@ class RuntimeOptions(ctypes.Structure):
         ("refused", RefusedFunction),
         ("refused_user", c_void_p),
         ("refused_attempts", c_uint64),
-        ("reserved", c_uint64 * 4),
+        ("pool", c_char_p),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -839,7 +840,12 @@ class RuntimeStats(ctypes.Structure):
         ("charged_peak", c_uint64),
         ("refusals", c_uint64),
         ("reports", c_uint64),
-        ("reserved", c_uint64 * 8),
+        ("pool_reserved", c_uint64),
+        ("pool_held", c_uint64),
+        ("pool_largest_free", c_uint64),
+        ("pool_moved", c_uint64),
+        ("pool_retries", c_uint64),
+        ("reserved", c_uint64 * 3),
     )
 
 

@@ -1036,6 +1036,7 @@ class Context(Closable):
         log_events: int = 0,
         guard_every: int = 0,
         guard_quarantine: int = 0,
+        pool: str | None = None,
         refused: Callable[[int, int], bool] | None = None,
         refused_attempts: int | None = None,
     ) -> Runtime:
@@ -1045,6 +1046,8 @@ class Context(Closable):
         - budget: bytes that blocks may take, 0 for no limit; ledger: a file in which processes charge one common budget
         - log_events: number of events that the log keeps for write_log()
         - guard_every: N guards every N-th block, 0 none; guard_quarantine: bytes of freed blocks that the guard holds back
+        - pool: the configuration of a caching allocator that blocks come from, as in PYTORCH_ALLOC_CONF, "" for its defaults;
+          None for the driver's stream-ordered memory
         - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again
         - refused_attempts: largest number of these calls for one block; None for the default, 8
         """
@@ -1058,6 +1061,8 @@ class Context(Closable):
         options.log_events = unsigned(log_events, "log_events")
         options.guard_every = unsigned(guard_every, "guard_every")
         options.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
+        if pool is not None:
+            options.pool = c_text(pool, "pool")
         if refused_attempts is not None:
             options.refused_attempts = unsigned(refused_attempts, "refused_attempts")
         token = 0

@@ -1,0 +1,104 @@
+"""Bugs in pools of device memory: in the books, and in what the runtime makes of them.
+
+Random programs against a model, traces whose shapes change, and the simulated device must show each."""
+
+from mutation import Mutant
+from subject import Go
+
+LADDER = "^TestTheLadder$|^TestAFitting"
+FRAGMENTATION = "^TestFragmentation$|^TestFreeSegments"
+
+POOLS = Go(
+    name="pools",
+    folders=("core/alloc", "core/pool"),
+    package="core/pool",
+    mode="^TestRandomPrograms$",
+    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames"),
+    mutants=(
+        Mutant(
+            "others-at-once", "what another stream has freed is given out before the device has come past it",
+            "space.takeOfOthers", "waits: mark > done(other)", "waits: false",
+        ),
+        Mutant(
+            "gathered-too-early", "what is free on other streams becomes a stream's before the device has come past it",
+            "space.gather", "f.Mark <= past &&", "(f.Mark <= past || true) &&",
+        ),
+        Mutant(
+            "smaller-mark", "two free pieces that become one have the mark of the older free",
+            "Extents.join", "max(front.mark, e.extents[gone].mark)", "min(front.mark, e.extents[gone].mark)",
+        ),
+        Mutant(
+            "bins-join", "free neighbours of different streams become one",
+            "Extents.isFreeIn", "e.extents[index].bin == number",
+            "(e.extents[index].bin == number || number > 0 && e.extents[index].bin > 0)",
+        ),
+        Mutant(
+            "segments-in-use-lose-memory", "a segment loses its memory though the device may still work there",
+            "space.spare", "f.Mark <= past && f.Count", "(f.Mark <= past || true) && f.Count",
+            mode="^TestTrim$",
+        ),
+        Mutant(
+            "parts-of-segments-lose-memory", "a segment loses its memory though only a part of it is free",
+            "space.spare", "from := s.segments(f.Offset)", "from := f.Offset / s.segment * s.segment",
+        ),
+        Mutant(
+            "limit-forgotten", "segments get more memory than the limit",
+            "Pool.back", "backed+plan.Count > limit", "false && backed+plan.Count > limit",
+            mode=LADDER,
+        ),
+        Mutant(
+            "no-waiting", "memory is missing though a block would fit behind another stream's work",
+            "Pool.miss", "p.source.Done, true)", "p.source.Done, false)",
+            mode=LADDER,
+        ),
+        Mutant(
+            "other-size-not-asked", "memory is missing though a block would fit among requests of the other size",
+            "Pool.miss", "[]int{b.Space, Spaces - 1 - b.Space}", "[]int{b.Space}",
+        ),
+        Mutant(
+            "nothing-moves", "free segments keep their memory, and others get new memory",
+            "Pool.grow", "backed+plan.Count > allowed && more", "backed+plan.Count > allowed && more && step > 0",
+            mode=FRAGMENTATION,
+        ),
+        Mutant(
+            "plan-not-left", "addresses are lost when the device has no memory for them",
+            "Pool.unplan", "p.spaces[space].leave(r)", "",
+            mode="^TestTheSourceFails$",
+        ),
+        Mutant(
+            "position-of-the-end", "the position of an error is that behind what is wrong",
+            "parser.number", "p.at = begin", "p.at += 0 * begin",
+            mode="^TestParseNames",
+        ),
+    ),
+)  # fmt: skip
+
+POOL_LAYERS = Go(
+    name="pool-layers",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode="Pool|Stack",
+    sound=("Pool|Stack",),
+    mutants=(
+        Mutant(
+            "wait-not-queued", "a stream does not wait for the stream whose memory it was given",
+            "Pool.Allocate", "err == nil && wait.Needed", "err == nil && wait.Needed && s == nil",
+        ),
+        Mutant(
+            "mark-too-early", "memory counts as free at the point before the last one of its stream",
+            "Pool.Free", "stream.next().number", "stream.queued.Load() - stream.queued.Load()",
+        ),
+        Mutant(
+            "all-done", "each stream counts as done with everything",
+            "poolSource.Done", "return s.completed.Load()", "return math.MaxUint64",
+        ),
+        Mutant(
+            "half-mapped", "segments stay mapped when the last one of them gets no memory",
+            "poolSource.Back", "_ = p.bare(first, i)", "_ = i",
+        ),
+        Mutant(
+            "physical-lost", "memory that could not be mapped is forgotten",
+            "poolSource.backSegment", "p.idle = append(p.idle, physical)\n\t\treturn err", "return err",
+        ),
+    ),
+)  # fmt: skip
