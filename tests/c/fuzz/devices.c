@@ -25,7 +25,7 @@ static struct {
     uint64_t live, ended_blocks; /* bytes; handles that are stale: the last one */
     mmsb_stream_t ended_stream;
     mmsb_use_t ended_use;
-    int budgeted, logged;
+    int budgeted, logged, pooled;
 } device;
 
 /* A handle that is none of this kind any more or never was. */
@@ -271,8 +271,9 @@ static void device_runtime(void) {
         SAME(stats.outstanding, stats.live + stats.pending);
         SAME(stats.streams, STREAMS);
         SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
+        SAME(device.pooled ? stats.pool_held >= stats.live && stats.pool_reserved >= stats.pool_held : stats.pool_reserved == 0, 1);
         CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
-        stats.reserved[3] = 1;
+        stats.reserved[2] = 1;
         CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
         break;
     case 1:
@@ -333,6 +334,9 @@ void fuzz_device(void) {
         options.streams = 0;
         CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
         options.streams = 1;
+        options.pool = chance(50) ? "speed:1" : "roundup_power2_divisions:[1:2";
+        CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
+        options.pool = NULL;
         options.ledger = "";
         CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
         options.reserved[1] = 1;
@@ -353,6 +357,8 @@ void fuzz_device(void) {
     options.budget = device.budgeted ? BUDGET : 0;
     options.log_events = device.logged ? 1 + below(100) : 0;
     options.guard_every = chance(30) ? 1 + below(3) : 0;
+    device.pooled = chance(50);
+    options.pool = !device.pooled ? NULL : chance(50) ? "" : "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5";
     CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_OK);
     for (int i = 0; i < STREAMS; i++) {
         CALL(mmsb_stream_create(device.runtime, 0, &device.streams[i]), MMSB_OK);
