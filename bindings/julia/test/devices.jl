@@ -90,7 +90,7 @@ end
         free_block!(block)
         wait(stream)
         close(runtime)
-        @test fails(() -> create_runtime!(state, 0; pool = "slack:2"), MMSBError, 1)
+        @test fails(() -> create_runtime!(state, 0; pool = "slack:2"), MMSBError, 10)
     end
 end
 

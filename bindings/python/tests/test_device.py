@@ -70,6 +70,8 @@ def test_blocks_come_from_a_pool(sim: mmsb.Context) -> None:
         assert again.address == address
         again.free()
         stream.wait()
+        stats = runtime.stats()
+        assert (stats.pool_held, stats.pool_largest_free, stats.pool_moved, stats.pool_retries) == (0, 4 << 20, 0, 0)
         runtime.trim()
         assert runtime.stats().pool_reserved == 0
     with pytest.raises(mmsb.InvalidArgumentError, match="position 6"):

@@ -271,7 +271,7 @@ static void device_runtime(void) {
         SAME(stats.outstanding, stats.live + stats.pending);
         SAME(stats.streams, STREAMS);
         SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
-        SAME(device.pooled ? stats.pool_held >= stats.live && stats.pool_reserved >= stats.pool_held : stats.pool_reserved == 0, 1);
+        SAME(stats.pool_held >= (device.pooled ? stats.live : 0) && stats.pool_reserved >= stats.pool_held, 1);
         CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
         stats.reserved[2] = 1;
         CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
