@@ -20,7 +20,6 @@ type space struct {
 	segment uint64 // units
 
 	backed, live uint64 // units that have memory; of these, units that callers hold
-	peak         uint64 // of live
 }
 
 const bare = 0
@@ -36,14 +35,9 @@ func bin(stream uint32) uint32 { return stream + 1 }
 func (s *space) take(stream uint32, count uint64) (at uint64, ok bool) {
 	at, _, ok = s.extents.AllocateFrom(bin(stream), count, 1)
 	if ok {
-		s.held(count)
+		s.live += count
 	}
 	return at, ok
-}
-
-func (s *space) held(count uint64) {
-	s.live += count
-	s.peak = max(s.peak, s.live)
 }
 
 // behind is a free that somebody else has to wait for.
@@ -67,7 +61,7 @@ func (s *space) takeOfOthers(stream uint32, count uint64, done func(stream uint3
 		}
 		b := behind{stream: other, mark: mark, waits: mark > done(other)}
 		if !b.waits || waits {
-			s.held(count)
+			s.live += count
 			return at, b, true
 		}
 		s.put(number, mark, Range{at, count})

@@ -92,11 +92,11 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 	block, wait, err := p.books.Take(s.index, request.Bytes)
 	if err == nil && wait.Needed {
 		if err = s.waitFor(point{p.stream(wait.Stream), wait.Mark}); err != nil {
-			err = cmp.Or(p.books.Give(wait.Stream, wait.Mark, block), err)
+			err = cmp.Or(err, p.books.Give(wait.Stream, wait.Mark, block))
 		}
 	}
 	if err != nil {
-		return Memory{}, cmp.Or((*poolSource)(p).dropIdle(), err)
+		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
 	return Memory{Address: p.ranges[block.Space].address + driver.Address(block.Offset*pool.Unit), Bytes: request.Bytes,
 		Tag: request.Tag, Own: uint64(block.Space)}, nil
@@ -146,10 +146,11 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 	for i := range count {
 		if err := p.backSegment(first + driver.Address(i*poolSegment)); err != nil {
 			_ = p.bare(first, i) // memory that was just mapped, and that nobody has used
-			return cmp.Or(p.dropIdle(), err)
+			return cmp.Or(err, p.dropIdle())
 		}
 	}
-	return p.dropIdle()
+	_ = p.dropIdle() // the segments have their memory; what does not end now does later
+	return nil
 }
 
 func (p *poolSource) backSegment(address driver.Address) error {

@@ -134,6 +134,36 @@ func TestAPoolWhoseDriverFails(t *testing.T) {
 	}
 }
 
+// Memory that is left over and cannot be given back now does not take from a block what it has.
+func TestMemoryThatDoesNotEnd(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{Limit: 18 * mib, LargeStep: 2 * mib})
+	var handles []uint64
+	for range 3 {
+		handle, _, err := w.allocate(0, 6*mib)
+		require.NoError(t, err)
+		handles = append(handles, handle)
+	}
+	for _, handle := range []uint64{handles[0], handles[2]} {
+		_, err := Free(handle, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.device.Synchronize())
+	require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.DestroyPhysical}))
+	handle, address, err := w.allocate(0, 7*mib) // 12 MiB lose their places, 8 MiB are needed
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, handle, address, 7*mib, Write))
+	require.NoError(t, w.runtime.Pool().Check())
+	other, address, err := w.allocate(0, 4*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, other, address, 4*mib, Write))
+	for _, handle := range []uint64{handles[1], handle, other} {
+		_, err = Free(handle, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.device.Synchronize())
+	require.NoError(t, w.runtime.Trim(0))
+}
+
 func TestADeviceWithoutVirtualMemoryHasNoPool(t *testing.T) {
 	d, err := sim.New(sim.Options{NoVirtual: true})
 	require.NoError(t, err)

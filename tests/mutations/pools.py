@@ -78,7 +78,7 @@ POOL_LAYERS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="Pool|Stack",
-    sound=("Pool|Stack",),
+    sound=("Pool|Stack", "^TestMemoryThatDoesNotEnd$"),
     mutants=(
         Mutant(
             "wait-not-queued", "a stream does not wait for the stream whose memory it was given",
@@ -95,6 +95,11 @@ POOL_LAYERS = Go(
         Mutant(
             "half-mapped", "segments stay mapped when the last one of them gets no memory",
             "poolSource.Back", "_ = p.bare(first, i)", "_ = i",
+        ),
+        Mutant(
+            "left-over-fails", "segments count as without memory where what was left over does not end",
+            "poolSource.Back", "_ = p.dropIdle()", "if err := p.dropIdle(); err != nil {\n\t\treturn err\n\t}",
+            mode="^TestMemoryThatDoesNotEnd$",
         ),
         Mutant(
             "physical-lost", "memory that could not be mapped is forgotten",
