@@ -30,7 +30,7 @@ export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
 # NVML's header, which tests of gpu/nvml read, declares what is deprecated.
-HEADERS := $(shell cat include/*.h native/*.h kernels/* | sha256sum | cut -c 1-16)
+HEADERS := $(shell cat include/*.h native/*.h gpu/blocks/*.h kernels/* | sha256sum | cut -c 1-16)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations -DMMSB_HEADERS_$(HEADERS)
 export PYTHONDONTWRITEBYTECODE := 1
 export MMSB_LIBRARY := $(CURDIR)/build/libmmsb.so

@@ -1,6 +1,7 @@
 /* Devices and the stream-ordered runtime. */
 #include <string.h>
 
+#include "blocks.h"
 #include "door.h"
 
 #include "_cgo_export.h"
@@ -182,17 +183,24 @@ mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket) {
 
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
 
-mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
-                                  mmsb_block_t *block, void **address) {
+DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
+                                             mmsb_block_t *block, void **address) {
     DOOR_ENTER();
     DOOR_POINTER(block);
     DOOR_POINTER(address);
+    if (MMSB__LIKELY(reservation == 0) && mmsb__block_hit(stream, bytes, tag, block, (uintptr_t *)address))
+        return MMSB_OK;
     return mmsbgo_block_allocate(stream, bytes, tag, reservation, block, (uintptr_t *)address);
 }
 
-mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
+DOOR_QUICK mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
     DOOR_ENTER_TO_END();
     DOOR_OPTIONAL(deferred);
+    if (MMSB__LIKELY(stream == 0) && mmsb__block_cache(block)) {
+        if (deferred)
+            *deferred = 0;
+        return MMSB_OK;
+    }
     if (block == 0)
         return MMSB_OK;
     return mmsbgo_block_free(block, stream, deferred);

@@ -29,19 +29,21 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
 	streams map[uint32]*Stream
+	cached  func() uint64 // bytes that the books hold for magazines
 }
 
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
 
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
-func newPool(device driver.Device, options pool.Options, host Host) (*Pool, error) {
+func newPool(device driver.Device, options pool.Options, host Host, cached func() uint64) (*Pool, error) {
 	info := device.Info()
 	if !info.VirtualMemory || poolSegment%info.Granularity != 0 {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, mapped: make(map[driver.Address]driver.Physical), streams: make(map[uint32]*Stream)}
+	p := &Pool{host: host, device: device, cached: cached, mapped: make(map[driver.Address]driver.Physical),
+		streams: make(map[uint32]*Stream)}
 	var bytes [pool.Spaces]uint64
 	for i := range p.ranges {
 		// Twice as much as there can be: a long range is bare where short ones are held.
@@ -67,8 +69,12 @@ func (p *Pool) release() (first error) {
 	return first
 }
 
-// Statistics are those of the pool.
-func (p *Pool) Statistics() pool.Statistics { return p.books.Statistics() }
+// Statistics are those of the pool. What magazines have is not held.
+func (p *Pool) Statistics() pool.Statistics {
+	s := p.books.Statistics()
+	s.Held -= min(s.Held, p.cached())
+	return s
+}
 
 // Check walks the books. Errors: Internal.
 func (p *Pool) Check() error { return p.books.Check() }
@@ -108,9 +114,13 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 		return status.Errorf(status.DeviceLost, "device %d is lost", p.device.Info().Ordinal)
 	}
 	p.knows(stream)
+	return p.books.Give(stream.index, stream.next().number, p.block(memory))
+}
+
+// block is what the books know memory as.
+func (p *Pool) block(memory Memory) pool.Block {
 	space := int(memory.Own)
-	block := p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
-	return p.books.Give(stream.index, stream.next().number, block)
+	return p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.

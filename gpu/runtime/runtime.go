@@ -36,6 +36,7 @@ type Runtime struct {
 	options Options
 	layer   Layer // the uppermost
 	pool    *Pool // the lowest; nil = the device's own memory
+	hits    *hits // nil = every call enters Go
 	events  eventPool
 	streams streamTable
 
@@ -88,11 +89,10 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	r := &Runtime{device: device, options: options}
 	r.events.device = device
 	r.calls.last = make(chan struct{}, 1)
-	r.streams.init(r)
 	r.layer = &deviceLayer{device: device}
 	if options.Pool != nil {
 		var err error
-		if r.pool, err = newPool(device, *options.Pool, r); err != nil {
+		if r.pool, err = newPool(device, *options.Pool, r, r.streams.cached); err != nil {
 			return nil, err
 		}
 		r.layer = r.pool
@@ -103,6 +103,11 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 		}
 		r.layer = adaptor
 	}
+	var err error
+	if r.hits, err = newHits(r); err != nil {
+		return nil, cmp.Or(err, r.layer.Close())
+	}
+	r.streams.init(r)
 	return r, nil
 }
 
@@ -191,9 +196,11 @@ func (r *Runtime) Usage() Usage {
 	var released, freed, allocated, frees, allocations uint64
 	// What goes is read before and behind what comes: where it has not moved, all of them are of one moment.
 	for range mostLooks {
-		released, freed, frees = r.bytes.released.Load(), r.bytes.freed.Load(), c.frees.Load()
-		allocated, allocations = r.bytes.allocated.Load(), c.allocations.Load()
-		if r.bytes.released.Load() == released && r.bytes.freed.Load() == freed && c.frees.Load() == frees {
+		released = r.released()
+		freed, frees = r.freed()
+		allocated, allocations = r.allocated()
+		againFreed, againFrees := r.freed()
+		if r.released() == released && againFreed == freed && againFrees == frees {
 			break
 		}
 	}
@@ -212,9 +219,9 @@ func (r *Runtime) Usage() Usage {
 // Blocks are the runtime's live blocks.
 func (r *Runtime) Blocks() []BlockInfo {
 	var all []BlockInfo
-	blocks.each(func(b *block, handle uint64) {
-		if b.stream.runtime == r {
-			all = append(all, b.info(handle))
+	allBlocks.each(func(info BlockInfo) {
+		if info.Stream.runtime == r {
+			all = append(all, info)
 		}
 	})
 	return all
@@ -236,12 +243,13 @@ func (r *Runtime) Close() (Leaks, error) {
 
 func (r *Runtime) close() (Leaks, error) {
 	r.calls.end()
+	r.shut()
 	err := r.noteLost(r.device.Synchronize())
 	var leaks Leaks
 	leaks.Uses = endUses(r)
 	leaks.Blocks = r.Blocks()
 	for _, info := range leaks.Blocks {
-		if b, findErr := blocks.find(info.Handle); findErr == nil {
+		if b, findErr := allBlocks.find(info.Handle); findErr == nil {
 			err = cmp.Or(err, b.end())
 		}
 	}
@@ -253,5 +261,6 @@ func (r *Runtime) close() (Leaks, error) {
 		invariant.Check(r.checkEnded())
 	}
 	leaks.Streams = r.streams.leased()
+	r.endHits()
 	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
 }

@@ -11,6 +11,7 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -29,8 +30,10 @@ type Stream struct {
 	foreign bool
 	handle  atomic.Uint64 // while it is leased
 
-	queued    atomic.Uint64 // number of the last point
-	completed atomic.Uint64 // the device has come past this point
+	queued    *atomic.Uint64 // number of the last point; fast's where there is one
+	ownQueued atomic.Uint64
+	completed atomic.Uint64  // the device has come past this point
+	fast      *blocks.Stream // its magazines; nil = all calls enter Go
 
 	mutex    sync.Mutex
 	recorded *recordedEvent    // the last event that was recorded
@@ -61,6 +64,7 @@ type streamTable struct {
 	runtime *Runtime
 	mutex   sync.Mutex
 	all     []*Stream
+	fast    []*blocks.Stream  // of those that have magazines
 	idle    map[int][]*Stream // by priority
 	inUse   int               // pooled ones that are leased
 	defined *Stream           // the device's default stream
@@ -79,12 +83,18 @@ type lease struct {
 func (t *streamTable) init(r *Runtime) {
 	t.runtime, t.idle = r, make(map[int][]*Stream)
 	t.defined = t.add(0, true)
-	t.defined.handle.Store(0)
 }
 
 // add makes the record of a stream of the driver.
 func (t *streamTable) add(native driver.Stream, foreign bool) *Stream {
 	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: uint32(len(t.all)), seen: make(map[uint32]uint64)}
+	s.queued = &s.ownQueued
+	if h := t.runtime.hits; h != nil {
+		if fast, err := blocks.NewStream(h.pool); err == nil { // else its calls enter Go
+			s.fast, s.queued = fast, &fast.Queued
+			t.fast = append(t.fast, fast)
+		}
+	}
 	t.all = append(t.all, s)
 	return s
 }
@@ -131,7 +141,7 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 		t.idle[priority] = append(t.idle[priority], s)
 		return 0, err
 	}
-	s.handle.Store(h)
+	s.lease(h)
 	t.inUse++
 	return h, nil
 }
@@ -167,7 +177,7 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 		}
 		return 0, err
 	}
-	s.handle.Store(h)
+	s.lease(h)
 	return h, nil
 }
 
@@ -208,18 +218,25 @@ func ReleaseStream(h uint64) error {
 	}
 	defer r.leave()
 	if s.foreign && s.native != 0 {
+		if s.fast != nil { // later frees are not queued on it any more
+			s.fast.Open(false)
+			s.flush()
+		}
 		s.mutex.Lock()
 		err := s.recordNow()
 		s.ended = err == nil
 		s.mutex.Unlock()
 		if err != nil {
+			if s.fast != nil {
+				s.fast.Open(true)
+			}
 			return err
 		}
 	}
 	if _, err := streams.Remove(h); err != nil { // somebody was faster
 		return err
 	}
-	s.handle.Store(0)
+	s.lease(0)
 	if s.foreign {
 		if s.native == 0 {
 			return nil
@@ -344,7 +361,7 @@ func (t *streamTable) close() error {
 		}
 		foreignGone := s.ended || s.native == 0
 		s.mutex.Unlock()
-		blocks.takeBack(&s.frees)
+		allBlocks.takeBack(&s.frees)
 		if foreignGone {
 			continue
 		}

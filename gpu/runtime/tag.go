@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 )
 
 // Tag names what memory is for, in logs and reports. Equal names have equal tags; 0 is "untagged".
@@ -43,6 +44,7 @@ func TagOf(name string) (Tag, error) {
 	name = strings.Clone(name)
 	tag = Tag(len(tags.names))
 	tags.names, tags.numbers[name] = append(tags.names, name), tag
+	blocks.SetTags(len(tags.names))
 	return tag, nil
 }
 

@@ -185,6 +185,50 @@ static void options_are_checked(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A block that was freed on the stream comes again: the same memory, another handle, and all counters as if it was new. */
+static void blocks_come_again(void) {
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "";
+    device_t d = new_device(&options);
+    mmsb_tag_t tag = 0;
+    CHECK_OK(mmsb_tag_of("comes again", &tag));
+    mmsb_block_t block = 0;
+    void *first = NULL;
+    CHECK_OK(mmsb_block_allocate(d.stream, 4096, 0, 0, &block, &first));
+    enum { TIMES = 1000 };
+    for (int i = 0; i < TIMES; i++) {
+        mmsb_block_t stale = block;
+        int32_t deferred = 7;
+        CHECK_OK(mmsb_block_free(block, 0, &deferred));
+        CHECK_EQUAL(deferred, 0);
+        CHECK_STATUS(mmsb_block_free(stale, 0, NULL), MMSB_E_STALE_HANDLE);
+        void *address = NULL;
+        CHECK_OK(mmsb_block_allocate(d.stream, 4000 + i % 97, i % 2 ? tag : 0, 0, &block, &address));
+        CHECK(address == first && block != stale);
+        mmsb_block_info_t info;
+        mmsb_block_info_init(&info);
+        CHECK_OK(mmsb_block_info(block, &info));
+        CHECK(info.address == first && info.bytes == 4000u + (unsigned)i % 97 && info.stream == d.stream);
+        CHECK_EQUAL(info.tag, i % 2 ? tag : 0);
+        CHECK_STATUS(mmsb_block_info(stale, &info), MMSB_E_STALE_HANDLE);
+    }
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 4096, 1u << 20, 0, &block, &first), MMSB_E_INVALID_ARGUMENT);
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.allocations == TIMES + 1 && stats.frees == TIMES && stats.blocks == 1 && stats.peak == 4096);
+    CHECK(stats.live == 4000 + (TIMES - 1) % 97 && stats.pending == 0 && stats.pool_held == 4096);
+    mmsb_tag_stats_t of_tag;
+    CHECK_OK(mmsb_runtime_tag_stats(d.runtime, tag, &of_tag));
+    CHECK(of_tag.total_blocks == TIMES / 2 && of_tag.blocks == 1 && of_tag.live == stats.live && of_tag.peak == 4096);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_runtime_reap(d.runtime));
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.outstanding == 0 && stats.pool_held == 0);
+    CHECK_OK(mmsb_context_destroy(d.context));
+}
+
 static void blocks_come_from_a_pool(void) {
     mmsb_runtime_options_t options = runtime_options();
     options.pool = "large_segment_size_mb:2, limit_mb:64, expandable_segments:True";
@@ -854,6 +898,7 @@ int main(void) {
     RUN(devices_are_listed);
     RUN(runtimes_are_shared_or_own);
     RUN(options_are_checked);
+    RUN(blocks_come_again);
     RUN(blocks_come_from_a_pool);
     RUN(streams_are_leased_and_wrapped);
     RUN(bytes_go_to_the_device_and_back);

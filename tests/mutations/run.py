@@ -38,6 +38,7 @@ from grammar import GRAMMAR
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
+from hits import HITS, LEFT_TO_C
 from ids import IDS
 from journal import JOURNAL
 from library import LIBRARY, LIMITS
@@ -81,6 +82,8 @@ SUBJECTS: list[Go | C] = [
     TORN_ENDS,
     NEXT_WRITERS,
     POOLS,
+    HITS,
+    LEFT_TO_C,
     POOL_LAYERS,
     BUILT_GRAPHS,
     MASK_CLEARS,
