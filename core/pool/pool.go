@@ -80,15 +80,6 @@ func spaceOf(bytes uint64) int {
 	return Large
 }
 
-// BlockOf is the block at a unit that was taken with so many bytes.
-func (p *Pool) BlockOf(space int, offset, bytes uint64) Block {
-	rounded, err := p.options.Round(bytes)
-	if err != nil {
-		rounded = 0 // which no block has
-	}
-	return Block{space, Range{offset, rounded / Unit}}
-}
-
 // Take takes memory for a stream. Errors: InvalidSize, OutOfMemory and Limit, with the numbers, and those of the source.
 func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
 	rounded, err := p.options.Round(bytes)

@@ -42,8 +42,10 @@ static inline uint64_t units_of(const mmsb__block_pool_t *pool, uint64_t bytes) 
     return (bytes + UNIT - 1) / UNIT;
 }
 
-static inline mmsb__block_magazine_t *magazine_of(mmsb__block_stream_t *stream, uint64_t units) {
-    return &stream->magazines[units % MMSB__BLOCK_MAGAZINES];
+/* Of units in 1 … 2^51 - 1. */
+static inline unsigned class_of(uint64_t units) {
+    unsigned shift = 63 - (unsigned)__builtin_clzll(units >> MMSB__BLOCK_CLASS_BITS | 1);
+    return (shift << MMSB__BLOCK_CLASS_BITS) + (unsigned)(units >> shift);
 }
 
 static void add_live(mmsb__block_tally_t *tally, uint64_t bytes) {
@@ -83,6 +85,12 @@ static inline void count(mmsb__block_stream_t *stream, uint32_t tag, uint64_t by
     has->total += bytes;
 }
 
+/* The first block of a magazine, where it is large enough. */
+static inline mmsb__block_t *first_of(const mmsb__block_magazine_t *magazine, uint64_t units) {
+    mmsb__block_t *block = magazine->count > 0 ? block_at(magazine->first) : NULL;
+    return block && block->units >= units ? block : NULL;
+}
+
 /* The stream is locked. */
 static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_block_t *to,
                        uintptr_t *address) {
@@ -90,11 +98,14 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     if (stream->handle != handle || !__atomic_load_n(&pool->open, __ATOMIC_RELAXED))
         return 0;
     uint64_t units = units_of(pool, bytes);
-    mmsb__block_magazine_t *magazine = magazine_of(stream, units);
-    if (magazine->count == 0 || magazine->units != units)
+    unsigned class = class_of(units);
+    mmsb__block_magazine_t *magazine = &stream->magazines[class];
+    mmsb__block_t *block = first_of(magazine, units);
+    if (!block && units >> (MMSB__BLOCK_CLASS_BITS + 1))
+        block = first_of(++magazine, units);
+    if (!block)
         return 0;
     uint32_t index = magazine->first;
-    mmsb__block_t *block = block_at(index);
     if (block->bytes != bytes || block->tag != tag) {
         if (pool->exact || tag >= __atomic_load_n(&mmsb__block_table.tags, __ATOMIC_ACQUIRE))
             return 0;
@@ -103,7 +114,7 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     magazine->first = block->next;
     magazine->count--;
     stream->cached--;
-    stream->cached_units -= units;
+    stream->cached_units -= block->units;
     /* What was freed is released before the new block is allocated: who reads the counters does it in this order. */
     raise(&stream->released, block->bytes);
     raise(&stream->allocated, bytes);
@@ -133,15 +144,13 @@ int mmsb__block_hit(mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_blo
 
 /* The stream is locked. */
 static inline int put(mmsb__block_stream_t *stream, mmsb__block_t *block, uint32_t index, uint64_t live, uint64_t units) {
-    mmsb__block_magazine_t *magazine = magazine_of(stream, units);
+    mmsb__block_magazine_t *magazine = &stream->magazines[class_of(units)];
     if (!stream->open || !__atomic_load_n(&stream->pool->open, __ATOMIC_RELAXED) || magazine->count == MMSB__BLOCK_ROUNDS ||
-        (magazine->count > 0 && magazine->units != units) ||
         !__atomic_compare_exchange_n(&block->state, &live, live - MMSB__BLOCK_LIVE + MMSB__BLOCK_CACHED, 0, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
         return 0;
     block->next = magazine->first;
     magazine->first = index;
-    magazine->units = units;
     magazine->count++;
     stream->cached++;
     stream->cached_units += units;

@@ -120,10 +120,7 @@ type tagCount struct {
 	ever, total, tag uint64
 }
 
-type magazine struct {
-	units        uint64
-	first, count uint32
-}
+type magazine struct{ first, count uint32 }
 
 // layouts are the structs that Go and C read in the same memory. A test compares each pair, field by field.
 func layouts() [][2]any {

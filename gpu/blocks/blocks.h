@@ -39,7 +39,7 @@ typedef struct mmsb__block {
     uint64_t bytes;                    /* those that were asked for */
     uint64_t point;                    /* the number, on its stream, of its allocation or of the last work that wrote it */
     struct mmsb__block_stream *stream; /* whose magazines it may go to; NULL = none */
-    uint64_t units;                    /* the size that it has, rounded up, in units of 512 bytes */
+    uint64_t units;                    /* the size that it has, in units of 512 bytes */
     uint32_t tag;
     uint32_t next; /* of its magazine */
     uint64_t reserved;
@@ -67,15 +67,17 @@ typedef struct mmsb__block_count {
     uint64_t tag;
 } mmsb__block_count_t;
 
-/* Blocks of one size, the last one that was freed first. */
+/* Blocks of a class of sizes, the last one that was freed first. */
 typedef struct mmsb__block_magazine {
-    uint64_t units;
     uint32_t first;
     uint32_t count;
 } mmsb__block_magazine_t;
 
-#define MMSB__BLOCK_MAGAZINES 2048 /* so that all sizes up to 1 MiB have one of their own */
-#define MMSB__BLOCK_ROUNDS 64      /* blocks in a magazine */
+/* A size of up to 127 units is a class of its own; above, a power of two has 64 classes. A request is served by a block of its
+ * class or the next one: at most 1/32 of the block is too much. */
+#define MMSB__BLOCK_CLASS_BITS 6
+#define MMSB__BLOCK_MAGAZINES (47 << MMSB__BLOCK_CLASS_BITS) /* sizes up to 2^51 units */
+#define MMSB__BLOCK_ROUNDS 256                               /* blocks in a magazine */
 #define MMSB__BLOCK_COUNTS 16
 
 /* A stream. The lock is for everything but queued, and is held for some nanoseconds. The totals only grow. */

@@ -32,6 +32,9 @@ type Pool struct {
 	cached  func() uint64 // bytes that the books hold for magazines
 }
 
+// poolSpaceBits are those of a memory's own word that say in which space it lies; above them is its size in units.
+const poolSpaceBits = 8
+
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
 
@@ -105,7 +108,7 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
 	return Memory{Address: p.ranges[block.Space].address + driver.Address(block.Offset*pool.Unit), Bytes: request.Bytes,
-		Tag: request.Tag, Own: uint64(block.Space)}, nil
+		Tag: request.Tag, Own: block.Count<<poolSpaceBits | uint64(block.Space)}, nil
 }
 
 // Free implements Layer. The stream is ordered behind all uses: its own work to come may have the memory at once.
@@ -117,10 +120,11 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 	return p.books.Give(stream.index, stream.next().number, p.block(memory))
 }
 
-// block is what the books know memory as.
+// block is what the books know memory as. Its size is not always that of the request: a block of a magazine may be larger.
 func (p *Pool) block(memory Memory) pool.Block {
-	space := int(memory.Own)
-	return p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
+	space := int(memory.Own % (1 << poolSpaceBits))
+	at := uint64(memory.Address-p.ranges[space].address) / pool.Unit
+	return pool.Block{Space: space, Range: pool.Range{Offset: at, Count: memory.Own >> poolSpaceBits}}
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.

@@ -23,12 +23,12 @@ HITS = Native(
             "take", "block->point = __atomic_add_fetch(&stream->queued, 1, __ATOMIC_RELAXED);", "",
         ),
         Mutant(
-            "other-size", "a block of another size is given out that has the same magazine",
-            "take", "magazine->count == 0 || magazine->units != units", "magazine->count == 0",
+            "too-small", "a block is given out that is smaller than the request",
+            "first_of", "block->units >= units", "(block->units >= units || units > 0)",
         ),
         Mutant(
-            "mixed-magazine", "a magazine has blocks of two sizes",
-            "put", "(magazine->count > 0 && magazine->units != units)", "0",
+            "rounded-otherwise", "a request is rounded to another size than in the pool",
+            "units_of", "(bytes + UNIT - 1) / UNIT", "bytes / UNIT + 1",
         ),
         Mutant(
             "budget-not-asked", "a block has more bytes than the budget has charged",
