@@ -19,6 +19,7 @@ import (
 type Pool struct {
 	host   Host
 	device driver.Device
+	ledger *DeviceLedger
 	books  *pool.Pool
 	ranges [pool.Spaces]struct {
 		address driver.Address
@@ -28,20 +29,25 @@ type Pool struct {
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
+	prepaid int               // segments that are charged, and that the driver has not been asked for yet
 	streams map[uint32]*Stream
 }
 
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
 
+// CanPool says whether a device can have a pool.
+func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%info.Granularity == 0 }
+
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
-func newPool(device driver.Device, options pool.Options, host Host) (*Pool, error) {
+func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	if !info.VirtualMemory || poolSegment%info.Granularity != 0 {
+	if !CanPool(info) {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, mapped: make(map[driver.Address]driver.Physical), streams: make(map[uint32]*Stream)}
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
+		streams: make(map[uint32]*Stream)}
 	var bytes [pool.Spaces]uint64
 	for i := range p.ranges {
 		// Twice as much as there can be: a long range is bare where short ones are held.
@@ -130,7 +136,11 @@ func (p *Pool) Close() (first error) {
 	}
 	clear(p.mapped)
 	p.mutex.Unlock()
-	return cmp.Or(first, (*poolSource)(p).dropIdle(), p.release())
+	first = cmp.Or(first, (*poolSource)(p).dropIdle(), p.release())
+	if p.host.Lost() { // with the device its memory is gone
+		p.ledger.Give(uint64(len(p.idle)) * poolSegment)
+	}
+	return first
 }
 
 // poolSource is what the books ask for memory.
@@ -143,6 +153,10 @@ func (p *poolSource) segments(space int, r pool.Range) (first driver.Address, co
 // Back implements pool.Source.
 func (p *poolSource) Back(space int, r pool.Range) error {
 	first, count := p.segments(space, r)
+	if err := p.prepay(count); err != nil {
+		return err
+	}
+	defer p.refund()
 	for i := range count {
 		if err := p.backSegment(first + driver.Address(i*poolSegment)); err != nil {
 			_ = p.bare(first, i) // memory that was just mapped, and that nobody has used
@@ -153,6 +167,42 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 	return nil
 }
 
+// prepay charges what so many segments need beside what is idle: all of it or nothing, so that of two pools that meet at the
+// budget's end one has what it needs. Errors: Limit.
+func (p *poolSource) prepay(segments int) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	missing := max(0, segments-len(p.idle))
+	if err := p.ledger.take(uint64(missing) * poolSegment); err != nil {
+		return err
+	}
+	p.prepaid += missing
+	return nil
+}
+
+// refund gives back what was charged and not needed.
+func (p *poolSource) refund() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.ledger.Give(uint64(p.prepaid) * poolSegment)
+	p.prepaid = 0
+}
+
+// create takes a segment's memory from the device. What was prepaid may be too little, where what was idle has ended meanwhile.
+func (p *poolSource) create() (driver.Physical, error) {
+	if p.prepaid == 0 {
+		if err := p.ledger.take(poolSegment); err != nil {
+			return 0, err
+		}
+		p.prepaid++
+	}
+	physical, err := p.device.CreatePhysical(poolSegment)
+	if err == nil {
+		p.prepaid--
+	}
+	return physical, err
+}
+
 func (p *poolSource) backSegment(address driver.Address) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -161,7 +211,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		physical, p.idle = p.idle[last], p.idle[:last]
 	} else {
 		var err error
-		if physical, err = p.device.CreatePhysical(poolSegment); err != nil {
+		if physical, err = p.create(); err != nil {
 			return err
 		}
 	}
@@ -211,7 +261,9 @@ func (p *poolSource) dropIdle() (first error) {
 		if err := p.device.DestroyPhysical(physical); err != nil {
 			first = cmp.Or(first, err)
 			left = append(left, physical)
+			continue
 		}
+		p.ledger.Give(poolSegment)
 	}
 	p.idle = left
 	return first

@@ -28,6 +28,8 @@ type Options struct {
 	Adaptors []Adaptor
 	// Pool: blocks come from a caching allocator; nil = from the device's stream-ordered memory.
 	Pool *pool.Options
+	// Others is asked when memory is missing; nil: nobody knows.
+	Others Others
 }
 
 // Runtime is the streams and blocks of one device.
@@ -36,6 +38,8 @@ type Runtime struct {
 	options Options
 	layer   Layer // the uppermost
 	pool    *Pool // the lowest; nil = the device's own memory
+	ledger  *DeviceLedger
+	host    hostMemory
 	events  eventPool
 	streams streamTable
 
@@ -89,21 +93,31 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	r.events.device = device
 	r.calls.last = make(chan struct{}, 1)
 	r.streams.init(r)
-	r.layer = &deviceLayer{device: device}
-	if options.Pool != nil {
-		var err error
-		if r.pool, err = newPool(device, *options.Pool, r); err != nil {
-			return nil, err
+	joinLedger(r)
+	if err := r.compose(); err != nil {
+		leaveLedger(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// compose makes the layers of memory.
+func (r *Runtime) compose() (err error) {
+	r.layer = &orderedLayer{deviceLayer{device: r.device}, r.ledger}
+	if of := r.options.Pool; of != nil {
+		if r.pool, err = newPool(r.device, *of, r.ledger, r); err != nil {
+			return err
 		}
 		r.layer = r.pool
 	}
-	for _, adaptor := range options.Adaptors {
+	r.layer = &ladder{r.layer, r}
+	for _, adaptor := range r.options.Adaptors {
 		if err := adaptor.Over(r.layer, r); err != nil {
-			return nil, cmp.Or(err, r.layer.Close())
+			return cmp.Or(err, r.layer.Close())
 		}
 		r.layer = adaptor
 	}
-	return r, nil
+	return nil
 }
 
 // shared are the runtimes of the process, one for each device.
@@ -152,10 +166,15 @@ func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, err
 // Leave forgets the process-wide runtimes of a driver that ends.
 func Leave(of driver.Driver) {
 	shared.Lock()
-	defer shared.Unlock()
 	for key := range shared.runtimes {
 		if key.driver == of {
 			delete(shared.runtimes, key)
+		}
+	}
+	shared.Unlock()
+	for ordinal := range of.Count() {
+		if device, err := of.Open(ordinal); err == nil {
+			forgetLedger(device)
 		}
 	}
 }
@@ -253,5 +272,7 @@ func (r *Runtime) close() (Leaks, error) {
 		invariant.Check(r.checkEnded())
 	}
 	leaks.Streams = r.streams.leased()
-	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	err = cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	leaveLedger(r)
+	return leaks, err
 }
