@@ -30,7 +30,9 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
 	prepaid int               // segments that are charged, and that the driver has not been asked for yet
-	streams map[uint32]*Stream
+
+	streamsMutex sync.RWMutex // apart: nobody who asks for a stream waits for the driver
+	streams      map[uint32]*Stream
 }
 
 // poolSegment is what gets memory at once.
@@ -81,14 +83,19 @@ func (p *Pool) Check() error { return p.books.Check() }
 
 // knows remembers a stream, whose frees others may ask for.
 func (p *Pool) knows(s *Stream) {
-	p.mutex.Lock()
-	p.streams[s.index] = s
-	p.mutex.Unlock()
+	p.streamsMutex.RLock()
+	known := p.streams[s.index] == s
+	p.streamsMutex.RUnlock()
+	if !known {
+		p.streamsMutex.Lock()
+		p.streams[s.index] = s
+		p.streamsMutex.Unlock()
+	}
 }
 
 func (p *Pool) stream(index uint32) *Stream {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.streamsMutex.RLock()
+	defer p.streamsMutex.RUnlock()
 	return p.streams[index]
 }
 
