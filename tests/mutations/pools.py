@@ -13,7 +13,7 @@ POOLS = Go(
     folders=("core/alloc", "core/pool"),
     package="core/pool",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames", "^TestRetries"),
+    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries"),
     mutants=(
         Mutant(
             "others-at-once", "what another stream has freed is given out before the device has come past it",
