@@ -13,6 +13,21 @@ mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devic
     return mmsbgo_device_list(context, devices, capacity, count);
 }
 
+mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device, uint64_t bytes) {
+    DOOR_ENTER();
+    return mmsbgo_device_budget(context, device, bytes);
+}
+
+void mmsb_device_memory_init(mmsb_device_memory_t *memory) {
+    DOOR_INIT(memory);
+}
+
+mmsb_status_t mmsb_device_memory(mmsb_context_t context, int32_t device, mmsb_device_memory_t *memory) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_device_memory_t", memory, 0);
+    return mmsbgo_device_memory(context, device, memory);
+}
+
 /* ---------------------------------------------------------------------------------------------------- runtimes ---- */
 
 void mmsb_runtime_options_init(mmsb_runtime_options_t *options) {

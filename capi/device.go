@@ -79,6 +79,27 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 	to.ordered_memory, to.managed_memory = number(d.OrderedMemory), number(d.ManagedMemory)
 }
 
+//export mmsbgo_device_budget
+func mmsbgo_device_budget(context C.mmsb_context_t, device C.int32_t, bytes C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onDevices(context, func(set *devices.Set) error { return set.SetBudget(int(device), uint64(bytes)) })
+}
+
+//export mmsbgo_device_memory
+func mmsbgo_device_memory(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_device_memory_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onDevices(context, func(set *devices.Set) error {
+		m, err := set.Memory(int(device))
+		if err != nil {
+			return err
+		}
+		to.runtimes, to.budget, to.charged = C.uint32_t(m.Runtimes), C.uint64_t(m.Budget), C.uint64_t(m.Charged)
+		to.charged_peak, to.pool_free = C.uint64_t(m.Peak), C.uint64_t(m.Free)
+		to.asked, to.helped, to.returned = C.uint64_t(m.Asked), C.uint64_t(m.Helped), C.uint64_t(m.Returned)
+		return nil
+	})
+}
+
 //export mmsbgo_runtime_shared
 func mmsbgo_runtime_shared(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_runtime_t) (code C.mmsb_status_t) {
 	defer guard(&code)

@@ -282,6 +282,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_STORE_OPTIONS 35
 #define MMSB_STRUCT_STORE_INFO 36
 #define MMSB_STRUCT_STORE_POINT 37
+#define MMSB_STRUCT_DEVICE_MEMORY 38
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -385,7 +386,7 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
  * *released (may be NULL) is the number of bytes. Without this call the context keeps the memory of pages of up to 4096 bytes,
  * keeps that of pages of up to 1 MiB for 5 to 10 seconds, and gives that of larger pages back at once. An allocation that would
  * exceed memory_limit takes what it needs from kept memory. Both empty the guard's quarantine. File space that is kept for DISK
- * pages goes back, too; *released does not count it.
+ * pages goes back, too, and memory that the shared runtimes of the context's devices keep; *released does not count these.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
 
@@ -1766,6 +1767,39 @@ typedef struct mmsb_device_info {
  * Blocks: until each device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
 
+#define MMSB_DEVICE_HOST (-1) /* in the two functions below: host memory that devices can access, of PINNED pages and copies */
+
+/* Sets a budget: the most bytes of a device's memory that this process takes for its runtimes and pages, whichever context they
+ * belong to, all together. 0 = no budget. It can change at any time. What is taken beyond a lower budget stays, and no more is
+ * taken until enough is given back; free segments of pools are given back at once. A request beyond the budget first makes the
+ * other runtimes of the device give back what they keep, then it is MMSB_E_LIMIT. Blocks of a pool that had their memory before
+ * are not counted again. A runtime's own budget holds, too. The budget of a simulated device ends with its context.
+ * Errors: handle errors, MMSB_E_NO_DEVICE, MMSB_E_DEVICE. Threads: any. Blocks: until the device is open. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device, uint64_t bytes);
+
+typedef struct mmsb_device_memory {
+    uint32_t struct_size;
+    uint32_t runtimes; /* of the device in this process */
+    uint64_t budget;   /* bytes; 0 = none */
+    /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages and
+     * memory for copies. The guard's are not counted. */
+    uint64_t charged;
+    uint64_t charged_peak; /* largest value of charged */
+    uint64_t pool_free;    /* bytes of charged that pools keep and no block has */
+    uint64_t asked;        /* requests that made other runtimes give back what they keep, since the device's first runtime */
+    uint64_t helped;       /* those of asked that had their memory then */
+    uint64_t returned;     /* bytes that were given back for others */
+    uint64_t reserved[4];
+} mmsb_device_memory_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_device_memory_init(mmsb_device_memory_t *memory);
+
+/* What this process has taken of a device's memory for runtimes and pages, of all its contexts.
+ * Errors: as mmsb_device_budget; MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: as mmsb_device_budget.
+ * Since 0.1. */
+MMSB_API mmsb_status_t mmsb_device_memory(mmsb_context_t context, int32_t device, mmsb_device_memory_t *memory);
+
 /* An NVLink that is up. */
 typedef struct mmsb_link {
     int32_t number;
@@ -1853,11 +1887,12 @@ typedef struct mmsb_runtime_options {
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_runtime_options_init(mmsb_runtime_options_t *options);
 
-/* The shared runtime of a device, which its pages use, too: without budget, log and guard. Each call returns the same handle. The
+/* The shared runtime of a device, which its pages use, too: without budget, log and guard; with a pool where the device has
+ * virtual memory. The end of a context that had pages there gives back its free segments. Each call returns the same handle. The
  * runtime of a simulated device ends with the context, that of a driver's device with mmsb_shutdown; its streams and blocks end
  * with it.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED (no
- * stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED
+ * (neither virtual nor stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t device, mmsb_runtime_t *runtime);
 
 /* Creates a runtime of the program's own. options may be NULL.

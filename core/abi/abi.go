@@ -144,3 +144,8 @@ const (
 	StoreBranch = 2
 	StoreFollow = 3
 )
+
+// MMSB_DEVICE_*.
+const (
+	DeviceHost = -1
+)

@@ -127,8 +127,9 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	}
 	err := p.grow(stream, b, false)
 	if lacks(err) {
-		p.counts.retries.Add(1)
-		err = p.grow(stream, b, true)
+		if err = p.grow(stream, b, true); err == nil {
+			p.counts.retries.Add(1)
+		}
 	}
 	if err == nil {
 		return Wait{}, nil
@@ -189,7 +190,7 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 		}
 		plan, ok := p.plan(stream, b, step)
 		if !ok {
-			return p.noSpace(stream, b, "no range of addresses is long enough")
+			return p.noSpace(stream, b, status.OutOfMemory, "no range of addresses is long enough")
 		}
 		if backed, allowed := p.bounds(b.Count); backed+plan.Count > allowed && more {
 			// What is spared may be what the plan counts on: so there is another one behind it.
@@ -216,13 +217,13 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	if limit := p.options.Limit / Unit; limit > 0 {
 		if backed, _ := p.bounds(0); backed+plan.Count > limit {
 			p.unplan(b.Space, plan)
-			return false, p.noSpace(stream, b, "the limit would be exceeded")
+			return false, p.noSpace(stream, b, status.Limit, "the limit would be exceeded")
 		}
 	}
 	if err := p.source.Back(b.Space, plan); err != nil {
 		p.unplan(b.Space, plan)
 		if lacks(err) {
-			err = p.noSpace(stream, b, err.Error())
+			err = p.noSpace(stream, b, status.CodeOf(err), status.Of(err).Text)
 		}
 		return false, err
 	}
@@ -295,9 +296,8 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 }
 
 // noSpace says why there is none.
-func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
+func (p *Pool) noSpace(stream uint32, b *Block, code status.Code, why string) error {
 	s := p.Statistics()
-	code := status.OutOfMemory
 	if limit := p.options.Limit; limit > 0 && s.Reserved+b.Count*Unit > limit {
 		code = status.Limit
 	}

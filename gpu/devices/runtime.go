@@ -92,7 +92,7 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 				return options.Refused(request.Bytes, attempt, err)
 			}))
 	}
-	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors}
+	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors, Others: othersUse}
 	if options.Pool != nil {
 		configured, err := pool.Parse(*options.Pool)
 		if err != nil {

@@ -24,6 +24,11 @@ func (r *Runtime) Check() error {
 			pending += b.record.Bytes
 		}
 	})
+	if r.pool != nil {
+		if err := r.pool.Check(); err != nil {
+			return err
+		}
+	}
 	u := r.Usage()
 	if u.Live != live || u.Pending != pending || u.Outstanding != live+pending || u.Blocks != count {
 		return broken("%d blocks of %d bytes live and %d bytes are pending, %d of %d and %d are counted, %d are outstanding",

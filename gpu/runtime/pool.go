@@ -19,6 +19,7 @@ import (
 type Pool struct {
 	host   Host
 	device driver.Device
+	ledger *DeviceLedger
 	books  *pool.Pool
 	ranges [pool.Spaces]struct {
 		address driver.Address
@@ -28,8 +29,12 @@ type Pool struct {
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
-	streams map[uint32]*Stream
-	cached  func() uint64 // bytes that the books hold for magazines
+	prepaid int               // segments that are charged, and that the driver has not been asked for yet
+
+	streamsMutex sync.RWMutex // apart: nobody who asks for a stream waits for the driver
+	streams      map[uint32]*Stream
+
+	cached func() uint64 // bytes that the books hold for magazines
 }
 
 // poolSpaceBits are those of a memory's own word that say in which space it lies; above them is its size in units.
@@ -38,14 +43,17 @@ const poolSpaceBits = 8
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
 
+// CanPool says whether a device can have a pool.
+func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%info.Granularity == 0 }
+
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
-func newPool(device driver.Device, options pool.Options, host Host, cached func() uint64) (*Pool, error) {
+func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	if !info.VirtualMemory || poolSegment%info.Granularity != 0 {
+	if !CanPool(info) {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, cached: cached, mapped: make(map[driver.Address]driver.Physical),
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
 		streams: make(map[uint32]*Stream)}
 	var bytes [pool.Spaces]uint64
 	for i := range p.ranges {
@@ -84,14 +92,19 @@ func (p *Pool) Check() error { return p.books.Check() }
 
 // knows remembers a stream, whose frees others may ask for.
 func (p *Pool) knows(s *Stream) {
-	p.mutex.Lock()
-	p.streams[s.index] = s
-	p.mutex.Unlock()
+	p.streamsMutex.RLock()
+	known := p.streams[s.index] == s
+	p.streamsMutex.RUnlock()
+	if !known {
+		p.streamsMutex.Lock()
+		p.streams[s.index] = s
+		p.streamsMutex.Unlock()
+	}
 }
 
 func (p *Pool) stream(index uint32) *Stream {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
+	p.streamsMutex.RLock()
+	defer p.streamsMutex.RUnlock()
 	return p.streams[index]
 }
 
@@ -144,7 +157,11 @@ func (p *Pool) Close() (first error) {
 	}
 	clear(p.mapped)
 	p.mutex.Unlock()
-	return cmp.Or(first, (*poolSource)(p).dropIdle(), p.release())
+	first = cmp.Or(first, (*poolSource)(p).dropIdle(), p.release())
+	if p.host.Lost() { // with the device its memory is gone
+		p.ledger.Give(uint64(len(p.idle)) * poolSegment)
+	}
+	return first
 }
 
 // poolSource is what the books ask for memory.
@@ -157,6 +174,10 @@ func (p *poolSource) segments(space int, r pool.Range) (first driver.Address, co
 // Back implements pool.Source.
 func (p *poolSource) Back(space int, r pool.Range) error {
 	first, count := p.segments(space, r)
+	if err := p.prepay(count); err != nil {
+		return err
+	}
+	defer p.refund()
 	for i := range count {
 		if err := p.backSegment(first + driver.Address(i*poolSegment)); err != nil {
 			_ = p.bare(first, i) // memory that was just mapped, and that nobody has used
@@ -167,6 +188,42 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 	return nil
 }
 
+// prepay charges what so many segments need beside what is idle: all of it or nothing, so that of two pools that meet at the
+// budget's end one has what it needs. Errors: Limit.
+func (p *poolSource) prepay(segments int) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	missing := max(0, segments-len(p.idle))
+	if err := p.ledger.take(uint64(missing) * poolSegment); err != nil {
+		return err
+	}
+	p.prepaid += missing
+	return nil
+}
+
+// refund gives back what was charged and not needed.
+func (p *poolSource) refund() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.ledger.Give(uint64(p.prepaid) * poolSegment)
+	p.prepaid = 0
+}
+
+// create takes a segment's memory from the device. What was prepaid may be too little, where what was idle has ended meanwhile.
+func (p *poolSource) create() (driver.Physical, error) {
+	if p.prepaid == 0 {
+		if err := p.ledger.take(poolSegment); err != nil {
+			return 0, err
+		}
+		p.prepaid++
+	}
+	physical, err := p.device.CreatePhysical(poolSegment)
+	if err == nil {
+		p.prepaid--
+	}
+	return physical, err
+}
+
 func (p *poolSource) backSegment(address driver.Address) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -175,7 +232,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		physical, p.idle = p.idle[last], p.idle[:last]
 	} else {
 		var err error
-		if physical, err = p.device.CreatePhysical(poolSegment); err != nil {
+		if physical, err = p.create(); err != nil {
 			return err
 		}
 	}
@@ -225,7 +282,9 @@ func (p *poolSource) dropIdle() (first error) {
 		if err := p.device.DestroyPhysical(physical); err != nil {
 			first = cmp.Or(first, err)
 			left = append(left, physical)
+			continue
 		}
+		p.ledger.Give(poolSegment)
 	}
 	p.idle = left
 	return first

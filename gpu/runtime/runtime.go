@@ -28,6 +28,8 @@ type Options struct {
 	Adaptors []Adaptor
 	// Pool: blocks come from a caching allocator; nil = from the device's stream-ordered memory.
 	Pool *pool.Options
+	// Others is asked when memory is missing; nil: nobody knows.
+	Others Others
 }
 
 // Runtime is the streams and blocks of one device.
@@ -37,6 +39,8 @@ type Runtime struct {
 	layer   Layer // the uppermost
 	pool    *Pool // the lowest; nil = the device's own memory
 	hits    *hits // nil = every call enters Go
+	ledger  *DeviceLedger
+	host    hostMemory
 	events  eventPool
 	streams streamTable
 
@@ -89,26 +93,36 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	r := &Runtime{device: device, options: options}
 	r.events.device = device
 	r.calls.last = make(chan struct{}, 1)
-	r.layer = &deviceLayer{device: device}
-	if options.Pool != nil {
-		var err error
-		if r.pool, err = newPool(device, *options.Pool, r, r.streams.cached); err != nil {
-			return nil, err
+	joinLedger(r)
+	if err := r.compose(); err != nil {
+		leaveLedger(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// compose makes the layers of memory.
+func (r *Runtime) compose() (err error) {
+	r.layer = &orderedLayer{deviceLayer{device: r.device}, r.ledger}
+	if of := r.options.Pool; of != nil {
+		if r.pool, err = newPool(r.device, *of, r.ledger, r); err != nil {
+			return err
 		}
+		r.pool.cached = r.streams.cached
 		r.layer = r.pool
 	}
-	for _, adaptor := range options.Adaptors {
+	r.layer = &ladder{r.layer, r}
+	for _, adaptor := range r.options.Adaptors {
 		if err := adaptor.Over(r.layer, r); err != nil {
-			return nil, cmp.Or(err, r.layer.Close())
+			return cmp.Or(err, r.layer.Close())
 		}
 		r.layer = adaptor
 	}
-	var err error
 	if r.hits, err = newHits(r); err != nil {
-		return nil, cmp.Or(err, r.layer.Close())
+		return cmp.Or(err, r.layer.Close())
 	}
 	r.streams.init(r)
-	return r, nil
+	return nil
 }
 
 // shared are the runtimes of the process, one for each device.
@@ -157,10 +171,15 @@ func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, err
 // Leave forgets the process-wide runtimes of a driver that ends.
 func Leave(of driver.Driver) {
 	shared.Lock()
-	defer shared.Unlock()
 	for key := range shared.runtimes {
 		if key.driver == of {
 			delete(shared.runtimes, key)
+		}
+	}
+	shared.Unlock()
+	for ordinal := range of.Count() {
+		if device, err := of.Open(ordinal); err == nil {
+			forgetLedger(device)
 		}
 	}
 }
@@ -262,5 +281,7 @@ func (r *Runtime) close() (Leaks, error) {
 	}
 	leaks.Streams = r.streams.leased()
 	r.endHits()
-	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	err = cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	leaveLedger(r)
+	return leaks, err
 }

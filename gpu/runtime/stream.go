@@ -81,6 +81,8 @@ type lease struct {
 }
 
 func (t *streamTable) init(r *Runtime) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	t.runtime, t.idle = r, make(map[int][]*Stream)
 	t.defined = t.add(0, true)
 }

@@ -101,7 +101,7 @@ func (w *world) end() error {
 
 // allocate and free do what programs in C do: first without Go.
 func (w *world) allocate(stream int, bytes uint64) (handle uint64, address driver.Address, err error) {
-	if handle, at, ok := blocks.Hit(w.handles[stream], bytes, 0); ok {
+	if handle, at, ok := blocks.Hit(w.streams[stream].Handle(), bytes, 0); ok {
 		return handle, driver.Address(at), nil
 	}
 	return w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[stream]})

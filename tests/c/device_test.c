@@ -262,6 +262,81 @@ static void blocks_come_from_a_pool(void) {
     CHECK_OK(mmsb_context_destroy(d.context));
 }
 
+static mmsb_device_memory_t memory_of(mmsb_context_t context, int32_t device) {
+    mmsb_device_memory_t memory;
+    mmsb_device_memory_init(&memory);
+    CHECK_OK(mmsb_device_memory(context, device, &memory));
+    return memory;
+}
+
+static void a_budget_holds_for_all_runtimes_and_pages_of_a_device(void) {
+    device_t d = new_device(NULL);
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "";
+    mmsb_runtime_t pooled = 0;
+    mmsb_stream_t stream = 0;
+    mmsb_page_t page = 0;
+    mmsb_block_t block = 0;
+    mmsb_block_t second = 0;
+    void *address = NULL;
+    REQUIRE_OK(mmsb_runtime_create(d.context, 0, &options, &pooled));
+    REQUIRE_OK(mmsb_stream_create(pooled, 0, &stream));
+    CHECK_OK(mmsb_device_budget(d.context, 0, 16 << 20));
+    CHECK_OK(mmsb_block_allocate(stream, 3 << 20, 0, 0, &block, &address)); /* the pool takes what the budget has: 4 MiB */
+    CHECK_EQUAL(memory_of(d.context, 0).charged, 4 << 20);
+    CHECK_OK(mmsb_block_allocate(d.stream, 6 << 20, 0, 0, &second, &address));
+    mmsb_page_options_t where;
+    mmsb_page_options_init(&where);
+    where.location = MMSB_LOCATION_GPU;
+    CHECK_STATUS(mmsb_page_create(d.context, 7 << 20, &where, &page), MMSB_E_LIMIT);
+    CHECK(strstr(mmsb_last_error(), "other processes have unknown") != NULL);
+    CHECK_OK(mmsb_page_create(d.context, 6 << 20, &where, &page));
+    CHECK_EQUAL(memory_of(d.context, 0).charged, 16 << 20);
+    where.location = MMSB_LOCATION_UNIFIED;
+    mmsb_page_t unified = 0;
+    CHECK_STATUS(mmsb_page_create(d.context, 1, &where, &unified), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_page_create(d.context, 4096, &where, &unified)); /* for which the pool gives back what it keeps */
+    mmsb_device_memory_t memory = memory_of(d.context, 0);
+    CHECK(memory.helped == 1 && memory.returned >= 4096 && memory.runtimes == 3 && memory.budget == 16 << 20);
+    CHECK(memory.asked > memory.helped && memory.charged <= 16 << 20 && memory.charged_peak == 16 << 20);
+
+    /* A lower budget takes nothing away, and refuses until enough is given back. */
+    CHECK_OK(mmsb_device_budget(d.context, 0, 8 << 20));
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 1 << 20, 0, 0, &block, &address), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_block_free(second, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_block_allocate(d.stream, 1 << 20, 0, 0, &block, &address));
+    CHECK_OK(mmsb_device_budget(d.context, 0, 0));
+    CHECK_OK(mmsb_block_allocate(d.stream, 16 << 20, 0, 0, &second, &address));
+
+    CHECK_STATUS(mmsb_device_budget(d.context, 7, 1), MMSB_E_NO_DEVICE);
+    CHECK_STATUS(mmsb_device_budget(0, 0, 1), MMSB_E_INVALID_HANDLE);
+    CHECK_STATUS(mmsb_device_memory(d.context, 0, NULL), MMSB_E_INVALID_ARGUMENT);
+    memory.struct_size--;
+    CHECK_STATUS(mmsb_device_memory(d.context, 0, &memory), MMSB_E_STRUCT_VERSION);
+    CHECK_OK(mmsb_context_destroy(d.context));
+    CHECK_STATUS(mmsb_device_budget(d.context, 0, 1), MMSB_E_STALE_HANDLE);
+}
+
+static void pinned_memory_has_a_budget(void) {
+    mmsb_context_t context = new_simulated_context(1);
+    uint64_t before = memory_of(context, MMSB_DEVICE_HOST).charged;
+    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, before + 10000));
+    mmsb_page_options_t where;
+    mmsb_page_options_init(&where);
+    where.location = MMSB_LOCATION_PINNED;
+    mmsb_page_t page = 0;
+    mmsb_page_t other = 0;
+    CHECK_OK(mmsb_page_create(context, 8192, &where, &page));
+    CHECK_STATUS(mmsb_page_create(context, 8192, &where, &other), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_OK(mmsb_page_create(context, 8192, &where, &other));
+    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, 0));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void streams_are_leased_and_wrapped(void) {
     mmsb_runtime_options_t options = runtime_options();
     options.streams = 2;
@@ -900,6 +975,8 @@ int main(void) {
     RUN(options_are_checked);
     RUN(blocks_come_again);
     RUN(blocks_come_from_a_pool);
+    RUN(a_budget_holds_for_all_runtimes_and_pages_of_a_device);
+    RUN(pinned_memory_has_a_budget);
     RUN(streams_are_leased_and_wrapped);
     RUN(bytes_go_to_the_device_and_back);
     RUN(blocks_are_given_back_once);

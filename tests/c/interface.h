@@ -396,6 +396,18 @@ FIELD_IS(mmsb_device_info_t, ordered_memory, 176, 4);
 FIELD_IS(mmsb_device_info_t, managed_memory, 180, 4);
 FIELD_IS(mmsb_device_info_t, reserved, 184, 32);
 
+SIZE_IS(mmsb_device_memory_t, 96);
+FIELD_IS(mmsb_device_memory_t, struct_size, 0, 4);
+FIELD_IS(mmsb_device_memory_t, runtimes, 4, 4);
+FIELD_IS(mmsb_device_memory_t, budget, 8, 8);
+FIELD_IS(mmsb_device_memory_t, charged, 16, 8);
+FIELD_IS(mmsb_device_memory_t, charged_peak, 24, 8);
+FIELD_IS(mmsb_device_memory_t, pool_free, 32, 8);
+FIELD_IS(mmsb_device_memory_t, asked, 40, 8);
+FIELD_IS(mmsb_device_memory_t, helped, 48, 8);
+FIELD_IS(mmsb_device_memory_t, returned, 56, 8);
+FIELD_IS(mmsb_device_memory_t, reserved, 64, 32);
+
 SIZE_IS(mmsb_link_t, 32);
 FIELD_IS(mmsb_link_t, number, 0, 4);
 FIELD_IS(mmsb_link_t, version, 4, 4);
@@ -523,6 +535,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_STORE_INFO, sizeof(mmsb_store_info_t)},
     {MMSB_STRUCT_STORE_POINT, sizeof(mmsb_store_point_t)},
     {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
+    {MMSB_STRUCT_DEVICE_MEMORY, sizeof(mmsb_device_memory_t)},
     {MMSB_STRUCT_LINK, sizeof(mmsb_link_t)},
     {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
@@ -708,6 +721,8 @@ static const char *const interface_calls[] = {
     "mmsb_store_wait_start",
     "mmsb_store_points",
     "mmsb_device_list",
+    "mmsb_device_budget",
+    "mmsb_device_memory",
     "mmsb_telemetry_list",
     "mmsb_telemetry_paths",
     "mmsb_runtime_shared",

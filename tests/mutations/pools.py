@@ -13,7 +13,7 @@ POOLS = Go(
     folders=("core/alloc", "core/pool"),
     package="core/pool",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames"),
+    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries"),
     mutants=(
         Mutant(
             "others-at-once", "what another stream has freed is given out before the device has come past it",
@@ -50,6 +50,11 @@ POOLS = Go(
             "no-waiting", "memory is missing though a block would fit behind another stream's work",
             "Pool.miss", "p.source.Done, true)", "p.source.Done, false)",
             mode=LADDER,
+        ),
+        Mutant(
+            "retry-counts-itself", "a retry counts though it did not help",
+            "Pool.miss", "err = p.grow(stream, b, true); err == nil", "err = p.grow(stream, b, true); true",
+            mode="^TestRetries",
         ),
         Mutant(
             "other-size-not-asked", "memory is missing though a block would fit among requests of the other size",

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
+from device_ledgers import DEVICE_LEDGERS
 from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
@@ -57,6 +58,7 @@ SUBJECTS: list[Go | C] = [
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
     LEDGERS,
+    DEVICE_LEDGERS,
     ENDINGS,
     FAILED_JOURNALS,
     GATE,

@@ -103,6 +103,7 @@ const MMSB_STRUCT_GUARD_REPORT = Int32(34)
 const MMSB_STRUCT_STORE_OPTIONS = Int32(35)
 const MMSB_STRUCT_STORE_INFO = Int32(36)
 const MMSB_STRUCT_STORE_POINT = Int32(37)
+const MMSB_STRUCT_DEVICE_MEMORY = Int32(38)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -161,6 +162,7 @@ const MMSB_STORE_WRITE = Int32(0)
 const MMSB_STORE_READ = Int32(1)
 const MMSB_STORE_BRANCH = Int32(2)
 const MMSB_STORE_FOLLOW = Int32(3)
+const MMSB_DEVICE_HOST = Int32(-1)
 const MMSB_PATH_UNKNOWN = Int32(-1)
 const MMSB_PATH_SAME_BOARD = Int32(0)
 const MMSB_PATH_ONE_SWITCH = Int32(10)
@@ -605,6 +607,19 @@ struct mmsb_device_info_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_device_memory_t
+    struct_size::UInt32
+    runtimes::UInt32
+    budget::UInt64
+    charged::UInt64
+    charged_peak::UInt64
+    pool_free::UInt64
+    asked::UInt64
+    helped::UInt64
+    returned::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
 struct mmsb_link_t
     number::Int32
     version::Int32
@@ -736,6 +751,7 @@ const STRUCTS = (
     MMSB_STRUCT_STORE_INFO => mmsb_store_info_t,
     MMSB_STRUCT_STORE_POINT => mmsb_store_point_t,
     MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
+    MMSB_STRUCT_DEVICE_MEMORY => mmsb_device_memory_t,
     MMSB_STRUCT_LINK => mmsb_link_t,
     MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
     MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
@@ -1205,6 +1221,13 @@ mmsb_store_points(directory, points, capacity, count) =
 mmsb_device_list(context, devices, capacity, count) =
     @ccall libmmsb.mmsb_device_list(
         context::mmsb_context_t, devices::Ptr{mmsb_device_info_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_device_budget(context, device, bytes) =
+    @ccall libmmsb.mmsb_device_budget(context::mmsb_context_t, device::Int32, bytes::UInt64)::mmsb_status_t
+mmsb_device_memory_init(memory) = @ccall libmmsb.mmsb_device_memory_init(memory::Ptr{mmsb_device_memory_t})::Cvoid
+mmsb_device_memory(context, device, memory) =
+    @ccall libmmsb.mmsb_device_memory(
+        context::mmsb_context_t, device::Int32, memory::Ptr{mmsb_device_memory_t}
     )::mmsb_status_t
 mmsb_telemetry_list(devices, capacity, count) =
     @ccall libmmsb.mmsb_telemetry_list(

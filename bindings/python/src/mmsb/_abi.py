@@ -112,6 +112,7 @@ STRUCT_GUARD_REPORT = 34
 STRUCT_STORE_OPTIONS = 35
 STRUCT_STORE_INFO = 36
 STRUCT_STORE_POINT = 37
+STRUCT_DEVICE_MEMORY = 38
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -170,6 +171,7 @@ STORE_WRITE = 0
 STORE_READ = 1
 STORE_BRANCH = 2
 STORE_FOLLOW = 3
+DEVICE_HOST = -1
 PATH_UNKNOWN = -1
 PATH_SAME_BOARD = 0
 PATH_ONE_SWITCH = 10
@@ -284,6 +286,7 @@ PATH = {
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
+DEVICE = {"host": DEVICE_HOST}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -766,6 +769,21 @@ class DeviceInfo(ctypes.Structure):
     )
 
 
+class DeviceMemory(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("runtimes", c_uint32),
+        ("budget", c_uint64),
+        ("charged", c_uint64),
+        ("charged_peak", c_uint64),
+        ("pool_free", c_uint64),
+        ("asked", c_uint64),
+        ("helped", c_uint64),
+        ("returned", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
 class Link(ctypes.Structure):
     _fields_ = (
         ("number", c_int32),
@@ -914,6 +932,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_STORE_INFO: StoreInfo,
     STRUCT_STORE_POINT: StorePoint,
     STRUCT_DEVICE_INFO: DeviceInfo,
+    STRUCT_DEVICE_MEMORY: DeviceMemory,
     STRUCT_LINK: Link,
     STRUCT_TELEMETRY: Telemetry,
     STRUCT_RUNTIME_OPTIONS: RuntimeOptions,
@@ -1124,6 +1143,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_store_wait_start": (c_int32, (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_store_points": (c_int32, (c_char_p, POINTER(StorePoint), c_size_t, POINTER(c_size_t))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
+    "mmsb_device_budget": (c_int32, (c_uint64, c_int32, c_uint64)),
+    "mmsb_device_memory_init": (None, (POINTER(DeviceMemory),)),
+    "mmsb_device_memory": (c_int32, (c_uint64, c_int32, POINTER(DeviceMemory))),
     "mmsb_telemetry_list": (c_int32, (POINTER(Telemetry), c_size_t, POINTER(c_size_t))),
     "mmsb_telemetry_paths": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_runtime_options_init": (None, (POINTER(RuntimeOptions),)),

@@ -103,6 +103,25 @@ class TagStats(NamedTuple):
     failures: int
 
 
+class DeviceMemory(NamedTuple):
+    """What this process has taken of a device's memory, or of pinned memory of the host, for all its contexts."""
+
+    #: Runtimes of the device in this process.
+    runtimes: int
+    #: Bytes that it may take; 0 = any number.
+    budget: int
+    #: Bytes of pools' segments, of blocks of runtimes without a pool, and of unified pages; of the host: of pinned pages and
+    #: memory for copies.
+    charged: int
+    charged_peak: int
+    #: Bytes of charged that pools keep and no block has.
+    pool_free: int
+    #: Requests that made other runtimes give back what they keep, those that had their memory then, and the bytes.
+    asked: int
+    helped: int
+    returned: int
+
+
 class BlockInfo(NamedTuple):
     """The properties of a block; address is a device address."""
 
