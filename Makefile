@@ -256,6 +256,11 @@ simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
 	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
+PROGRAMS ?= 34000
+.PHONY: pools
+pools: $(STAMPS)/tools ## PROGRAMS=34000 random programs of a pool's user, ten million operations; SEED= is the first one
+	@MMSB_PROGRAMS=$(PROGRAMS) MMSB_SEED=$(or $(SEED),0) go test -v -timeout 0 -count 1 -run TestRandomPrograms ./core/pool
+
 HISTORIES ?= 10000
 .PHONY: histories
 histories: $(STAMPS)/tools ## HISTORIES=10000 random histories of files and journals against a model; SEED= is the first one

@@ -1,8 +1,10 @@
 package pool
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -281,9 +283,18 @@ func TestTrim(t *testing.T) {
 	w.check()
 }
 
+// TestRandomPrograms runs MMSB_PROGRAMS programs of 300 operations, 60 without it, from MMSB_SEED on. Every 20th operation walks
+// everything.
 func TestRandomPrograms(t *testing.T) {
+	count, first := uint64(60), uint64(0)
+	for name, number := range map[string]*uint64{"MMSB_PROGRAMS": &count, "MMSB_SEED": &first} {
+		if text := os.Getenv(name); text != "" {
+			_, err := fmt.Sscan(text, number)
+			require.NoError(t, err)
+		}
+	}
 	taken, waits, moved, failures := 0, uint64(0), uint64(0), uint64(0)
-	for seed := range uint64(60) {
+	for seed := first; seed < first+count; seed++ {
 		random := rand.New(rand.NewPCG(seed, 3))
 		const streams = 3
 		o := Options{Limit: []uint64{0, 60 * mib}[seed%2]}
@@ -330,7 +341,8 @@ func TestRandomPrograms(t *testing.T) {
 		require.Zero(t, s.Reserved, "seed %d", seed)
 		waits, moved, failures = waits+s.Waits, moved+s.Moved, failures+s.Failures
 	}
-	assert.Greater(t, taken, 3000)
+	assert.Greater(t, taken, int(50*count))
+	t.Logf("report: %d operations from seed %d on, %d blocks, %d failures", count*300, first, taken, failures)
 	assert.NotZero(t, waits)
 	assert.NotZero(t, moved)
 	assert.NotZero(t, failures)

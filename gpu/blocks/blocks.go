@@ -319,6 +319,9 @@ func (s *Stream) End() {
 	kept.Unlock()
 }
 
+// Tags is how many tags there are.
+func Tags() uint32 { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&C.mmsb__block_table.tags))) }
+
 // SetTags says how many tags there are.
 func SetTags(count int) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&C.mmsb__block_table.tags)), uint32(count))

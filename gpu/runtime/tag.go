@@ -49,11 +49,7 @@ func TagOf(name string) (Tag, error) {
 }
 
 // Known says whether the tag is one of those that TagOf gave, or 0.
-func (t Tag) Known() bool {
-	tags.RLock()
-	defer tags.RUnlock()
-	return int(t) < len(tags.names)
-}
+func (t Tag) Known() bool { return uint32(t) < blocks.Tags() }
 
 // String is the tag's name.
 func (t Tag) String() string {
