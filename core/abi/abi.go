@@ -17,6 +17,7 @@ const (
 	KindUse         = 9
 	KindRuntime     = 11
 	KindReservation = 12
+	KindCapture     = 13
 	KindDelta       = 4
 	KindMemory      = 5
 )
@@ -143,4 +144,11 @@ const (
 	StoreRead   = 1
 	StoreBranch = 2
 	StoreFollow = 3
+)
+
+// MMSB_SLEEP_*.
+const (
+	SleepDrop = 1
+	SleepKeep = 2
+	SleepFile = 3
 )

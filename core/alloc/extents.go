@@ -246,6 +246,13 @@ func (e *Extents) isFreeIn(index, number uint32) bool {
 	return index != 0 && e.extents[index].free && e.extents[index].bin == number
 }
 
+// EachAllocated walks the allocated extents, in no order.
+func (e *Extents) EachAllocated(each func(offset, count uint64)) {
+	for offset, index := range e.allocated {
+		each(offset, e.extents[index].count)
+	}
+}
+
 // EachFree calls each for every free extent, from the last to the first, until it returns false. each changes none.
 func (e *Extents) EachFree(each func(offset, count uint64) (goOn bool)) {
 	for index := e.last; index != 0; index = e.extents[index].previous {

@@ -194,10 +194,12 @@ type BlockInfo struct {
 	Stream  *Stream
 	Tag     Tag
 	Uses    uint32 // begun, not ended
+	Asleep  bool   // its tag sleeps
 }
 
 func (b *block) info(handle uint64) BlockInfo {
-	i := BlockInfo{Handle: handle, Address: b.memory.Address, Bytes: b.memory.Bytes, Stream: b.stream, Tag: b.memory.Tag}
+	i := BlockInfo{Handle: handle, Address: b.memory.Address, Bytes: b.memory.Bytes, Stream: b.stream, Tag: b.memory.Tag,
+		Asleep: b.stream.runtime.pool.asleep(b)}
 	for _, open := range b.open {
 		i.Uses += open.reads + open.writes
 	}
@@ -243,6 +245,9 @@ func (b *block) beginUse(s *Stream, access Access) error {
 			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended",
 				b.handle(), open.stream.index, open.reads, open.writes)
 		}
+	}
+	if err := s.runtime.pool.usable(b); err != nil {
+		return err
 	}
 	if err := s.waitFor(b.write); err != nil {
 		return err

@@ -236,6 +236,7 @@ func (r *Runtime) Close() (Leaks, error) {
 
 func (r *Runtime) close() (Leaks, error) {
 	r.calls.end()
+	endCaptures(r)
 	err := r.noteLost(r.device.Synchronize())
 	var leaks Leaks
 	leaks.Uses = endUses(r)
