@@ -171,25 +171,28 @@ type copyLane struct {
 	buffer driver.Address
 }
 
-// ready makes the lanes.
-func (m *mover) ready(device driver.Device, buffers bool) error {
+// ready makes the lanes, and says which there are; with buffers they may be fewer, where there is no memory for more.
+func (m *mover) ready(device driver.Device, buffers bool) ([]copyLane, error) {
 	for len(m.lanes) < laneCount {
 		stream, err := device.CreateStream(0)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m.lanes = append(m.lanes, copyLane{stream: stream})
 	}
 	for i := range m.lanes {
 		if buffers && m.lanes[i].buffer == 0 {
 			buffer, err := device.Allocate(driver.Pinned, pieceBytes)
+			if err != nil && i > 0 {
+				return m.lanes[:i], nil
+			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			m.lanes[i].buffer = buffer
 		}
 	}
-	return nil
+	return m.lanes, nil
 }
 
 // leave keeps pinned memory that does not end now until the end of the pool.
@@ -218,19 +221,19 @@ func (p *Pool) move(k *keptTag, pieces []piece, out bool) error {
 	m := &p.mover
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if err := m.ready(p.device, k.file != nil); err != nil {
+	lanes, err := m.ready(p.device, k.file != nil)
+	if err != nil {
 		return err
 	}
 	if k.file != nil {
-		return p.moveFile(k.file, pieces, out)
+		return p.moveFile(k.file, lanes, pieces, out)
 	}
-	var err error
 	for i := range pieces {
-		if err = p.copy(m.lanes[i%laneCount], k.pinned+driver.Address(pieces[i].at), &pieces[i], out); err != nil {
+		if err = p.copy(lanes[i%len(lanes)], k.pinned+driver.Address(pieces[i].at), &pieces[i], out); err != nil {
 			break
 		}
 	}
-	for _, l := range m.lanes {
+	for _, l := range lanes {
 		err = cmp.Or(err, p.await(l))
 	}
 	return err
@@ -262,15 +265,15 @@ func (p *Pool) await(l copyLane) error {
 	return err
 }
 
-// moveFile is move between the device and a file: each lane has every fourth piece, so that copies and the disk work beside each
-// other.
-func (p *Pool) moveFile(f file.File, pieces []piece, out bool) (first error) {
-	results := make(chan error, laneCount)
-	for number, l := range p.mover.lanes {
+// moveFile is move between the device and a file: the lanes have every so many-th piece each, so that copies and the disk work
+// beside each other.
+func (p *Pool) moveFile(f file.File, lanes []copyLane, pieces []piece, out bool) (first error) {
+	results := make(chan error, len(lanes))
+	for number, l := range lanes {
 		safego.Go(func() {
 			err := error(status.Errorf(status.Internal, "copies by way of a file have not ended"))
 			defer func() { results <- err }()
-			for i := number; i < len(pieces); i += laneCount {
+			for i := number; i < len(pieces); i += len(lanes) {
 				if err = p.copyFile(f, l, &pieces[i], out); err != nil {
 					return
 				}
@@ -278,7 +281,7 @@ func (p *Pool) moveFile(f file.File, pieces []piece, out bool) (first error) {
 			err = nil
 		})
 	}
-	for range laneCount {
+	for range lanes {
 		first = cmp.Or(first, <-results)
 	}
 	return first
