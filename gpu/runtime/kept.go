@@ -152,27 +152,27 @@ func (p *Pool) forget(k *keptTag) {
 	case k.file != nil:
 		_ = k.file.Close()
 	case k.pinned != 0:
-		if p.device.Free(driver.Pinned, k.pinned) != nil {
-			p.mover.leave(k.pinned)
-		}
+		p.mover.mutex.Lock()
+		p.mover.free(p.device, k.pinned)
+		p.mover.mutex.Unlock()
 	}
 }
 
-// mover copies pieces on several streams at a time. It has them from the first sleep to the end of the pool.
+// mover copies pieces on several streams at a time. It has the streams from the first sleep to the end of the pool.
 type mover struct {
 	mutex sync.Mutex
 	lanes []copyLane
 	left  []driver.Address // pinned memory that did not end
 }
 
-// copyLane is one of the streams, with pinned memory on the way to a file where there was one.
+// copyLane is one of the streams, with pinned memory on the way to a file.
 type copyLane struct {
 	stream driver.Stream
 	buffer driver.Address
 }
 
-// ready makes the lanes, and says which there are; with buffers they may be fewer, where there is no memory for more.
-func (m *mover) ready(device driver.Device, buffers bool) ([]copyLane, error) {
+// ready makes the lanes, so many of them with buffers; fewer, where there is no memory for more.
+func (m *mover) ready(device driver.Device, buffers int) ([]copyLane, error) {
 	for len(m.lanes) < laneCount {
 		stream, err := device.CreateStream(0)
 		if err != nil {
@@ -180,34 +180,38 @@ func (m *mover) ready(device driver.Device, buffers bool) ([]copyLane, error) {
 		}
 		m.lanes = append(m.lanes, copyLane{stream: stream})
 	}
-	for i := range m.lanes {
-		if buffers && m.lanes[i].buffer == 0 {
-			buffer, err := device.Allocate(driver.Pinned, pieceBytes)
-			if err != nil && i > 0 {
-				return m.lanes[:i], nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			m.lanes[i].buffer = buffer
+	for i := range buffers {
+		buffer, err := device.Allocate(driver.Pinned, pieceBytes)
+		switch {
+		case err != nil && i > 0:
+			return m.lanes[:i], nil
+		case err != nil:
+			return nil, err
 		}
+		m.lanes[i].buffer = buffer
 	}
 	return m.lanes, nil
 }
 
-// leave keeps pinned memory that does not end now until the end of the pool.
-func (m *mover) leave(pinned driver.Address) {
-	m.mutex.Lock()
-	m.left = append(m.left, pinned)
-	m.mutex.Unlock()
+// free ends pinned memory: at the end of the pool, where it does not now. The lock is held.
+func (m *mover) free(device driver.Device, pinned driver.Address) {
+	if device.Free(driver.Pinned, pinned) != nil {
+		m.left = append(m.left, pinned)
+	}
+}
+
+func (m *mover) dropBuffers(device driver.Device) {
+	for i := range m.lanes {
+		if m.lanes[i].buffer != 0 {
+			m.free(device, m.lanes[i].buffer)
+			m.lanes[i].buffer = 0
+		}
+	}
 }
 
 func (m *mover) end(device driver.Device) (first error) {
 	for _, l := range m.lanes {
 		first = cmp.Or(first, device.DestroyStream(l.stream))
-		if l.buffer != 0 {
-			m.left = append(m.left, l.buffer)
-		}
 	}
 	for _, pinned := range m.left {
 		first = cmp.Or(first, device.Free(driver.Pinned, pinned))
@@ -221,12 +225,17 @@ func (p *Pool) move(k *keptTag, pieces []piece, out bool) error {
 	m := &p.mover
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	lanes, err := m.ready(p.device, k.file != nil)
+	if k.file != nil {
+		defer m.dropBuffers(p.device)
+		lanes, err := m.ready(p.device, min(laneCount, len(pieces)))
+		if err != nil {
+			return err
+		}
+		return p.moveFile(k.file, lanes[:min(len(lanes), len(pieces))], pieces, out)
+	}
+	lanes, err := m.ready(p.device, 0)
 	if err != nil {
 		return err
-	}
-	if k.file != nil {
-		return p.moveFile(k.file, lanes, pieces, out)
 	}
 	for i := range pieces {
 		if err = p.copy(lanes[i%len(lanes)], k.pinned+driver.Address(pieces[i].at), &pieces[i], out); err != nil {
