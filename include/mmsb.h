@@ -2085,17 +2085,17 @@ MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t 
  * has too little, free segments of the pool give theirs. The kept bytes are there when it returns.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_UNSUPPORTED, MMSB_E_INVALID_STATE (a
  * tag does not sleep), MMSB_E_BUSY (another call puts it to sleep or wakes it), MMSB_E_OUT_OF_MEMORY and MMSB_E_LIMIT (the text
- * has the bytes that are needed, have memory and are held), MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any.
- * Blocks: for the copies. Since 0.1. */
+ * has the bytes that are needed, have memory and are held), MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_wake(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count);
 
 /* Begins a capture: the time in which the program lets streams record work for a graph (cuStreamBeginCapture) instead of doing
  * it. Blocks that are allocated on these streams in this time, whatever their tag, come from memory of the capture's own. What is
- * freed of it is given out again only in the capture, until mmsb_capture_destroy: a graph uses its addresses whenever it runs. The
- * streams wait for everything that is queued on the runtime's other streams. Order: this call, the driver's begin in its relaxed
- * mode, work, the driver's end, mmsb_capture_end. Within a capture its streams may wait for each other by uses; work outside
- * cannot be ordered behind them, nor they behind it. mmsb_stream_wait, mmsb_stream_record and mmsb_stream_destroy of such a stream
- * are MMSB_E_INVALID_STATE.
+ * freed of it is given out again only in the capture, until mmsb_capture_destroy: a graph uses its addresses whenever it runs.
+ * The streams wait for everything that is queued on the runtime's other streams. Order: this call, the driver's begin in its
+ * relaxed mode, work, the driver's end, mmsb_capture_end. Within a capture its streams may wait for each other by uses; work
+ * outside cannot be ordered behind them, nor they behind it. mmsb_stream_wait, mmsb_stream_record and mmsb_stream_destroy of such
+ * a stream are MMSB_E_INVALID_STATE.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (count is 0; a stream twice, or of another runtime), MMSB_E_INVALID_STATE (a
  * stream captures), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 captures and tags of mmsb_pool_partition),
  * MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */

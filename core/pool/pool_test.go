@@ -158,6 +158,9 @@ func (w *world) check() {
 	s := w.Statistics()
 	require.Equal(w.device.t, held, s.Held)
 	require.Equal(w.device.t, w.device.backed*Unit, s.Reserved)
+	for number := range len(w.partitions) * Spaces {
+		require.Zero(w.device.t, w.space(number).planned, "nobody grows")
+	}
 }
 
 func code(err error) status.Code { return status.CodeOf(err) }

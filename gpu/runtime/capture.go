@@ -3,7 +3,6 @@
 package runtime
 
 import (
-	"maps"
 	gort "runtime"
 	"sync"
 
@@ -27,12 +26,10 @@ type Capture struct {
 	streams []*Stream // none once it has ended
 }
 
-// captured is a stream's part of a capture, and what is known of it from before. What it waits for within the graph waits for,
-// not the stream.
+// captured is a stream's part of a capture.
 type captured struct {
 	of       *Capture
 	recorded *recordedEvent // behind everything before
-	seen     map[uint32]uint64
 }
 
 // captures finds every capture of the process that was not destroyed.
@@ -122,7 +119,7 @@ func (s *Stream) beginCapture(c *Capture) error {
 			return err
 		}
 	}
-	s.capture.Store(&captured{of: c, recorded: s.recorded, seen: maps.Clone(s.seen)})
+	s.capture.Store(&captured{of: c, recorded: s.recorded})
 	s.recorded = nil
 	return nil
 }
@@ -144,9 +141,7 @@ func (c *Capture) end() (any bool) {
 		if s.recorded != nil { // in the capture: nobody outside can wait for it
 			c.runtime.letGo(s.recorded)
 		}
-		before := s.capture.Load()
-		s.recorded, s.seen = before.recorded, before.seen
-		s.capture.Store(nil)
+		s.recorded = s.capture.Swap(nil).recorded
 		s.mutex.Unlock()
 		any = true
 	}
@@ -199,7 +194,8 @@ func (s *Stream) mayWaitFor(p point) error {
 	case own == nil && (other == nil || p.number <= other.recorded.number) || own != nil && other != nil && own.of == other.of:
 		return nil
 	case own == nil:
-		return status.Errorf(status.InvalidState, "stream %d captures: stream %d cannot wait for its work", p.stream.index, s.index)
+		return status.Errorf(status.InvalidState, "stream %d captures: stream %d cannot wait for its work", p.stream.index,
+			s.index)
 	}
 	return status.Errorf(status.InvalidState, "stream %d captures: it cannot wait for work that was queued on stream %d since",
 		s.index, p.stream.index)

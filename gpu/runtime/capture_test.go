@@ -102,6 +102,9 @@ func TestNothingBreaksACapture(t *testing.T) {
 		s.free(2)
 		s.runtime.Reap()
 	}
+	require.NoError(t, s.make(0, 1000, 0, 7))
+	read := s.live[2]
+	require.NoError(t, s.use(1, read.handle, read.address, read.bytes, Read))
 	require.NoError(t, s.fill(0, 1, 3), "what was done before the capture is over for it")
 	require.NoError(t, s.fill(2, 0, 4), "and others wait for what its streams did before")
 	past, err := ticket.Poll()
@@ -125,6 +128,7 @@ func TestNothingBreaksACapture(t *testing.T) {
 	_, err = BeginCapture(s.streams[2], s.streams[1])
 	requireCode(t, status.InvalidState, err)
 	s.endCapture(h)
+	require.NoError(t, s.use(2, read.handle, read.address, read.bytes, Read), "not behind an event of the graph")
 	require.NoError(t, s.fill(2, 1, 5))
 	require.NoError(t, s.fill(0, 0, 5))
 	s.verify(0)

@@ -70,7 +70,9 @@ func (x *piece) padded() uint64 {
 func (x *piece) only(held []run) piece {
 	some := piece{at: x.at, bytes: x.bytes}
 	for _, r := range x.runs {
-		first, _ := slices.BinarySearchFunc(held, r.address, func(h run, at driver.Address) int { return cmp.Compare(h.end()-1, at) })
+		first, _ := slices.BinarySearchFunc(held, r.address, func(h run, at driver.Address) int {
+			return cmp.Compare(h.end()-1, at)
+		})
 		for _, h := range held[first:] {
 			from, to := max(r.address, h.address), min(r.end(), h.end())
 			if from >= to {

@@ -104,8 +104,8 @@ func (r *Runtime) partitionsOf(tags []Tag) (*Pool, []int, error) {
 	for _, tag := range tags {
 		partition, has := of[tag]
 		if !has {
-			return nil, nil, status.Errorf(status.InvalidArgument, "tag %d (%v) has no partition: it was not declared before its "+
-				"blocks were allocated", tag, tag)
+			return nil, nil, status.Errorf(status.InvalidArgument, "tag %d (%v) has no partition, which it needs before its "+
+				"blocks are allocated", tag, tag)
 		}
 		partitions = append(partitions, partition)
 	}
@@ -175,7 +175,8 @@ func (p *Pool) sleep(partitions []int, options SleepOptions) error {
 		}
 	}
 	if left := (*poolSource)(p).dropIdle(); err == nil && left != nil {
-		log.Logf(log.Warning, "device %d: memory of tags that sleep does not end now, but later: %v", p.device.Info().Ordinal, left)
+		log.Logf(log.Warning, "device %d: memory of tags that sleep does not end now, but later: %v", p.device.Info().Ordinal,
+			left)
 	}
 	return err
 }

@@ -310,17 +310,21 @@ func TestASleepWaitsForQueuedWork(t *testing.T) {
 	require.NoError(t, s.make(0, 5*mib, weights, 7))
 	require.NoError(t, s.streams[0].Synchronize())
 	goOn := make(chan struct{})
+	release := sync.OnceFunc(func() {
+		held.Store(nil)
+		close(goOn)
+	})
+	t.Cleanup(release)
 	held.Store(&goOn)
 	require.NoError(t, s.fill(1, 0, 8))
-	options := forever(t, SleepKeep)
+	options := forever(t, SleepDrop)
 	options.Timeout = 0
 	requireCode(t, status.WouldBlock, s.runtime.Sleep([]Tag{weights}, options))
 	options.Timeout = 5 * time.Millisecond
 	requireCode(t, status.Timeout, s.runtime.Sleep([]Tag{weights}, options))
 	require.NoError(t, s.runtime.Pool().Check())
-	held.Store(nil)
-	time.AfterFunc(10*time.Millisecond, func() { close(goOn) })
-	options.Timeout = time.Minute
+	time.AfterFunc(10*time.Millisecond, release)
+	options.Timeout, options.Mode = time.Minute, SleepKeep
 	require.NoError(t, s.runtime.Sleep([]Tag{weights}, options))
 	require.NoError(t, s.runtime.Wake([]Tag{weights}))
 	s.verify(0)
@@ -480,8 +484,8 @@ func TestADeviceIsLostInASleep(t *testing.T) {
 	}
 }
 
-// Random programs: blocks of tags come and go, sleep and wake on devices that run in an order of their own; contents and books are
-// those of a model.
+// Random programs: blocks of tags come and go, sleep and wake on devices that run in an order of their own; contents and books
+// are those of a model.
 func TestRandomSleeps(t *testing.T) {
 	slept, woken, verified := 0, 0, 0
 	tags := []Tag{0, tagOf(t, "weights"), tagOf(t, "cache"), tagOf(t, "adapters")}

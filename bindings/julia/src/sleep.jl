@@ -13,9 +13,9 @@ const SLEEP_MODES = (drop = MMSB_SLEEP_DROP, keep = MMSB_SLEEP_KEEP, file = MMSB
 """
     sleep_tags!(runtime, tags...; mode = :keep, folder = nothing, timeout = nothing)
 
-Gives the memory of tags of `partition_tags!` back to the device, all of it or none; the blocks keep their addresses. `mode`: their
-bytes are kept in pinned memory (`:keep`), in a file without a name in `folder` (`:file`), or dropped (`:drop`). It waits for queued
-work, at most `timeout` seconds.
+Gives the memory of tags of `partition_tags!` back to the device, all of it or none; the blocks keep their addresses. `mode`:
+their bytes are kept in pinned memory (`:keep`), in a file without a name in `folder` (`:file`), or dropped (`:drop`). It waits
+for queued work, at most `timeout` seconds.
 """
 function sleep_tags!(
     runtime::DeviceRuntime,
@@ -71,8 +71,9 @@ owner(capture::DeviceCapture) = owner(capture.stream)
 """
     capture_work!(f, streams...)
 
-Calls `f`, which captures a graph on the streams, and returns the `DeviceCapture`. Blocks that the streams allocate meanwhile come
-from memory of its own; what is freed of it is given out again only there, until the result is closed. If `f` throws, it is closed.
+Calls `f`, which captures a graph on the streams, and returns the `DeviceCapture`. Blocks that the streams allocate meanwhile
+come from memory of its own; what is freed of it is given out again only there, until the result is closed. If `f` throws, it is
+closed.
 """
 function capture_work!(f::Function, stream::DeviceStream, streams::DeviceStream...)
     handles = UInt64[handle(each) for each in (stream, streams...)]
