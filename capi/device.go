@@ -161,6 +161,8 @@ func mmsbgo_runtime_stats(h C.mmsb_runtime_t, stats *C.mmsb_runtime_stats_t) (co
 		stats.pool_reserved, stats.pool_held = C.uint64_t(s.Pool.Reserved), C.uint64_t(s.Pool.Held)
 		stats.pool_largest_free, stats.pool_moved = C.uint64_t(s.Pool.LargestFree), C.uint64_t(s.Pool.Moved)
 		stats.pool_retries = C.uint64_t(s.Pool.Retries)
+		stats.sleeping, stats.sleeping_kept = C.uint64_t(s.Pool.Sleeping), C.uint64_t(s.Pool.Kept)
+		stats.sleeping_copied = C.uint64_t(s.Pool.Copied)
 		return nil
 	})
 }
@@ -357,7 +359,7 @@ func mmsbgo_block_info(h C.mmsb_block_t, to *C.mmsb_block_info_t) (code C.mmsb_s
 		to.device = C.int32_t(info.Stream.Runtime().Device().Info().Ordinal)
 		*(*uintptr)(unsafe.Pointer(&to.address)) = uintptr(info.Address)
 		to.bytes, to.stream = C.uint64_t(info.Bytes), C.mmsb_stream_t(info.Stream.Handle())
-		to.tag, to.uses = C.mmsb_tag_t(info.Tag), C.uint32_t(info.Uses)
+		to.tag, to.uses, to.asleep = C.mmsb_tag_t(info.Tag), C.uint32_t(info.Uses), C.uint64_t(number(info.Asleep))
 	}
 	return failed(err)
 }

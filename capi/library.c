@@ -196,6 +196,7 @@ static const size_t sizes[] = {
     SIZE(STORE_INFO, store_info),
     SIZE(STORE_POINT, store_point),
     SIZE(DEVICE_MEMORY, device_memory),
+    SIZE(SLEEP_OPTIONS, sleep_options),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -128,6 +128,7 @@ typedef uint64_t mmsb_reservation_t; /* reserved bytes of a runtime's budget */
 typedef uint64_t mmsb_stream_t;      /* a queue of work on a device */
 typedef uint64_t mmsb_block_t;       /* device memory that was allocated from a runtime */
 typedef uint64_t mmsb_use_t;         /* queued work that reads or writes blocks */
+typedef uint64_t mmsb_capture_t;     /* streams that record work for a graph, and the memory of what is allocated in it */
 typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see mmsb_tag_of */
 
 /* The highest four bits of a handle are its kind. */
@@ -140,6 +141,7 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_USE 9
 #define MMSB_KIND_RUNTIME 11
 #define MMSB_KIND_RESERVATION 12
+#define MMSB_KIND_CAPTURE 13
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas that the library owns; they are pointers, not handles */
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
@@ -283,6 +285,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_STORE_INFO 36
 #define MMSB_STRUCT_STORE_POINT 37
 #define MMSB_STRUCT_DEVICE_MEMORY 38
+#define MMSB_STRUCT_SLEEP_OPTIONS 39
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1937,6 +1940,9 @@ typedef struct mmsb_runtime_stats {
     uint64_t pool_largest_free; /* bytes of the largest free piece; what is free in other places can be moved there */
     uint64_t pool_moved;        /* bytes of segments that were moved, or given back, since the runtime began */
     uint64_t pool_retries;      /* how often memory was missing until all free segments were moved */
+    uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
+    uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
+    uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
     uint64_t reserved[3];
 } mmsb_runtime_stats_t;
 
@@ -2042,8 +2048,8 @@ MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t tic
  * may use it at once, work on other streams within a use. tag: 0, or from mmsb_tag_of. reservation: 0 = none, else the bytes are
  * taken from it. *address is a device address, which the host must not access.
  * Errors: handle errors (stream, reservation), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
- * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_STATE (the
+ * tag sleeps), MMSB_E_BUSY (it falls asleep or wakes), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                            mmsb_block_t *block, void **address);
 
@@ -2061,8 +2067,9 @@ typedef struct mmsb_block_info {
     uint64_t bytes;
     mmsb_stream_t stream; /* the stream it was allocated on; 0 if that was destroyed */
     mmsb_tag_t tag;
-    uint32_t uses; /* open uses: begun and not ended */
-    uint64_t reserved[4];
+    uint32_t uses;   /* open uses: begun and not ended */
+    uint64_t asleep; /* 1 = its tag sleeps: it has its address, and no memory */
+    uint64_t reserved[3];
 } mmsb_block_info_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2071,6 +2078,72 @@ MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
 /* The properties of a block.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
+
+/* Sleep: the memory of whole tags goes back to the device, for another model or process, and comes again, while every block keeps
+ * its handle and its address. It needs a pool, and a runtime without a guard. mmsb_pool_partition comes first, before the blocks
+ * are allocated: the segments of such a tag have no other blocks. */
+
+/* Gives a tag segments of its own in the runtime's pool: blocks that are allocated with it from now on can sleep, those from
+ * before cannot. A tag that has them keeps them. It takes addresses of twice the device's memory.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (an unknown tag), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 such tags and
+ * captures), MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_partition(mmsb_runtime_t runtime, mmsb_tag_t tag);
+
+#define MMSB_SLEEP_DROP 1 /* the bytes of the blocks are not kept: after the wake they are not defined */
+#define MMSB_SLEEP_KEEP 2 /* they are kept in pinned memory of the host */
+#define MMSB_SLEEP_FILE 3 /* they are kept in a file without a name, which ends with the wake or the process */
+
+typedef struct mmsb_sleep_options {
+    uint32_t struct_size;
+    int32_t mode;        /* MMSB_SLEEP_KEEP; MMSB_SLEEP_* */
+    const char *folder;  /* NULL; the directory of the file of MMSB_SLEEP_FILE, which needs one; NULL for the other modes */
+    uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; for work that is queued; 0 = do not wait */
+    uint64_t reserved[4];
+} mmsb_sleep_options_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
+
+/* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything that
+ * is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither used nor
+ * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
+ * the budget. options may be NULL. Each kept byte is copied once.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
+ * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
+ * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY (pinned
+ * memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
+ * for queued work, at most timeout_ns, and for the copies. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
+                                       const mmsb_sleep_options_t *options);
+
+/* Gives tags their memory again, at the same addresses: all of them, or none and everything sleeps as before. Where the device
+ * has too little, free segments of the pool give theirs. The kept bytes are there when it returns.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_UNSUPPORTED, MMSB_E_INVALID_STATE (a
+ * tag does not sleep), MMSB_E_BUSY (another call puts it to sleep or wakes it), MMSB_E_OUT_OF_MEMORY and MMSB_E_LIMIT (the text
+ * has the bytes that are needed, have memory and are held), MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: for the copies. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_wake(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count);
+
+/* Begins a capture: the time in which the program lets streams record work for a graph (cuStreamBeginCapture) instead of doing
+ * it. Blocks that are allocated on these streams in this time, whatever their tag, come from memory of the capture's own. What is
+ * freed of it is given out again only in the capture, until mmsb_capture_destroy: a graph uses its addresses whenever it runs.
+ * The streams wait for everything that is queued on the runtime's other streams. Order: this call, the driver's begin in its
+ * relaxed mode, work, the driver's end, mmsb_capture_end. Within a capture its streams may wait for each other by uses; work
+ * outside cannot be ordered behind them, nor they behind it. mmsb_stream_wait, mmsb_stream_record and mmsb_stream_destroy of such
+ * a stream are MMSB_E_INVALID_STATE.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (count is 0; a stream twice, or of another runtime), MMSB_E_INVALID_STATE (a
+ * stream captures), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 captures and tags of mmsb_pool_partition),
+ * MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_begin(const mmsb_stream_t *streams, size_t count, mmsb_capture_t *capture);
+
+/* Ends the capture: its streams do work again. Its memory stays apart.
+ * Errors: handle errors, MMSB_E_INVALID_STATE (it has ended). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_end(mmsb_capture_t capture);
+
+/* Says that the graph will not run again: what was freed of the capture's memory serves all, blocks of it stay until they are
+ * freed. A capture that has not ended ends. The runtime's end destroys its captures.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_destroy(mmsb_capture_t capture);
 
 #define MMSB_ACCESS_READ 1
 #define MMSB_ACCESS_WRITE 2
@@ -2086,8 +2159,9 @@ typedef struct mmsb_access {
  * until mmsb_use_end. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
  * index of the first block that cannot be used.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
- * on another stream is open: its work is not queued yet, so the stream cannot wait for it), MMSB_E_LIMIT, MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
+ * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
+ * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
 

@@ -28,7 +28,7 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
-    "GUARD", "STORE", "DEVICE",
+    "GUARD", "STORE", "DEVICE", "SLEEP",
 )  # fmt: skip
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER")
 
@@ -47,6 +47,7 @@ GO_SETS = (
     "CHANGE",
     "STORE",
     "DEVICE",
+    "SLEEP",
 )
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
 # In the form by which Go's tools know generated files.

@@ -17,6 +17,7 @@ const (
 	KindUse         = 9
 	KindRuntime     = 11
 	KindReservation = 12
+	KindCapture     = 13
 	KindDelta       = 4
 	KindMemory      = 5
 )
@@ -148,4 +149,11 @@ const (
 // MMSB_DEVICE_*.
 const (
 	DeviceHost = -1
+)
+
+// MMSB_SLEEP_*.
+const (
+	SleepDrop = 1
+	SleepKeep = 2
+	SleepFile = 3
 )

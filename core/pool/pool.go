@@ -11,6 +11,7 @@ package pool
 
 import (
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -43,14 +44,14 @@ type Pool struct {
 
 	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone
 	books   sync.Mutex
-	spaces  [Spaces]*space
-	planned [Spaces]uint64 // units that are on their way
-	peak    uint64         // the most units that were held, in both spaces
+	peak    uint64 // the most units that were held with memory
+
+	partitions []*partition // the ordinary one, and those of Open; under books
 
 	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
 }
 
-// Block is what the pool gave.
+// Block is what the pool gave. Each partition has spaces of its own, numbered on from those of the one before.
 type Block struct {
 	Space int
 	Range
@@ -66,12 +67,11 @@ type Wait struct {
 // New makes a pool of ranges of so many bytes, in which nothing has memory.
 func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
-	p := &Pool{options: o, source: source}
-	for i := range p.spaces {
-		p.spaces[i] = newSpace(bytes[i]/Unit, segmentBytes/Unit)
-	}
-	return p
+	return &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
 }
+
+// space is the books of one of the ranges; under books.
+func (p *Pool) space(number int) *space { return p.partitions[number/Spaces].spaces[number%Spaces] }
 
 func spaceOf(bytes uint64) int {
 	if bytes <= mostSmall {
@@ -82,15 +82,20 @@ func spaceOf(bytes uint64) int {
 
 // Take takes memory for a stream. Errors: InvalidSize, OutOfMemory and Limit, with the numbers, and those of the source.
 func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
+	return p.TakeIn(0, stream, bytes)
+}
+
+// TakeIn is Take of a partition. Errors: Busy, InvalidState (it sleeps), those of Take.
+func (p *Pool) TakeIn(partition int, stream uint32, bytes uint64) (Block, Wait, error) {
 	rounded, err := p.options.Round(bytes)
 	if err != nil {
 		return Block{}, Wait{}, err
 	}
-	b := Block{spaceOf(bytes), Range{Count: rounded / Unit}}
-	if p.hit(stream, &b) {
-		return b, Wait{}, nil
+	b, wait := Block{partition*Spaces + spaceOf(bytes), Range{Count: rounded / Unit}}, Wait{}
+	ok, err := p.hit(stream, &b)
+	if !ok && err == nil {
+		wait, err = p.miss(stream, &b)
 	}
-	wait, err := p.miss(stream, &b)
 	if err != nil {
 		p.counts.failures.Add(1)
 	}
@@ -98,20 +103,23 @@ func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
 }
 
 // hit takes what is free on the stream, or on others whose frees the device has come past.
-func (p *Pool) hit(stream uint32, b *Block) (ok bool) {
+func (p *Pool) hit(stream uint32, b *Block) (ok bool, err error) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
+	if err := p.partitions[b.Space/Spaces].usable(); err != nil {
+		return false, err
+	}
+	s := p.space(b.Space)
 	if b.Offset, ok = s.take(stream, b.Count); !ok {
 		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
 	}
 	p.took(ok)
-	return ok
+	return ok, nil
 }
 
 func (p *Pool) took(ok bool) {
 	if ok {
-		p.peak = max(p.peak, p.spaces[Small].live+p.spaces[Large].live)
+		p.peak = max(p.peak, p.sum().held)
 	}
 }
 
@@ -122,8 +130,8 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	p.source.Reap()
-	if p.hit(stream, b) || p.hitGathered(stream, b) {
-		return Wait{}, nil
+	if ok, err := p.hit(stream, b); ok || err != nil || p.hitGathered(stream, b) {
+		return Wait{}, err
 	}
 	err := p.grow(stream, b, false)
 	if lacks(err) {
@@ -136,8 +144,8 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	}
 	p.books.Lock()
 	defer p.books.Unlock()
-	for _, space := range []int{b.Space, Spaces - 1 - b.Space} {
-		s, behind := p.spaces[space], behind{}
+	for _, space := range []int{b.Space, b.Space ^ 1} { // the other size's
+		s, behind := p.space(space), behind{}
 		at, ok := s.take(stream, b.Count)
 		if !ok {
 			at, behind, ok = s.takeOfOthers(stream, b.Count, p.source.Done, true)
@@ -163,7 +171,7 @@ func lacks(err error) bool {
 func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
+	s := p.space(b.Space)
 	if !s.gather(stream, p.source.Done) {
 		return false
 	}
@@ -177,7 +185,7 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 // lose theirs before; with all, all of them do. The lock of who grows is held, and the block is not taken.
 func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 	step := uint64(segmentBytes)
-	if b.Space == Large {
+	if b.Space%Spaces == Large {
 		step = p.options.LargeStep
 	}
 	step /= Unit
@@ -190,7 +198,7 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 		}
 		plan, ok := p.plan(stream, b, step)
 		if !ok {
-			return p.noSpace(stream, b, status.OutOfMemory, "no range of addresses is long enough")
+			return p.noSpace(b.Count, streamName(stream), status.OutOfMemory, "no range of addresses is long enough")
 		}
 		if backed, allowed := p.bounds(b.Count); backed+plan.Count > allowed && more {
 			// What is spared may be what the plan counts on: so there is another one behind it.
@@ -217,21 +225,20 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	if limit := p.options.Limit / Unit; limit > 0 {
 		if backed, _ := p.bounds(0); backed+plan.Count > limit {
 			p.unplan(b.Space, plan)
-			return false, p.noSpace(stream, b, status.Limit, "the limit would be exceeded")
+			return false, p.noSpace(b.Count, streamName(stream), status.Limit, "the limit would be exceeded")
 		}
 	}
 	if err := p.source.Back(b.Space, plan); err != nil {
 		p.unplan(b.Space, plan)
 		if lacks(err) {
-			err = p.noSpace(stream, b, status.CodeOf(err), status.Of(err).Text)
+			err = p.noSpace(b.Count, streamName(stream), status.CodeOf(err), status.Of(err).Text)
 		}
 		return false, err
 	}
 	p.counts.grown.Add(plan.Count * Unit)
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
-	p.planned[b.Space] -= plan.Count
+	s := p.space(b.Space)
 	s.back(stream, plan)
 	b.Offset, ok = s.take(stream, b.Count)
 	p.took(ok)
@@ -242,67 +249,72 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	small, large := p.spaces[Small], p.spaces[Large]
-	held := max(p.peak, small.live+large.live+more)
-	return small.backed + large.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
+	all := p.sum()
+	held := max(p.peak, all.held+more)
+	return all.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
 }
 
 func (p *Pool) plan(stream uint32, b *Block, step uint64) (Range, bool) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	r, ok := p.spaces[b.Space].plan(stream, b.Count, step)
-	if ok {
-		p.planned[b.Space] += r.Count
-	}
-	return r, ok
+	return p.space(b.Space).plan(stream, b.Count, step)
 }
 
 func (p *Pool) unplan(space int, r Range) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	p.planned[space] -= r.Count
-	p.spaces[space].leave(r)
+	p.space(space).leave(r)
 }
 
-// spare takes memory away from free segments, up to so many units, in both spaces. What is free on several streams is one
-// stream's then: a segment can have pieces of all of them. any: some lost theirs.
+// spare takes memory away from free segments, up to so many units, in all partitions that may lose it. What is free on several
+// streams is one stream's then: a segment can have pieces of all of them. any: some lost theirs. Who grows holds the lock.
 func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 	const segment = segmentBytes / Unit
 	units = (min(units, mostBytes) + segment - 1) / segment * segment
-	for i := range p.spaces {
-		p.books.Lock()
-		p.spaces[i].gather(stream, p.source.Done)
-		spared := p.spaces[i].spare(units, p.source.Done)
-		for _, r := range spared {
-			p.planned[i] += r.Count
-		}
-		p.books.Unlock()
+	p.books.Lock()
+	count := len(p.partitions) * Spaces
+	p.books.Unlock()
+	for number := range count {
+		spared := p.sparedOf(stream, number, units)
 		for at, r := range spared {
-			if err := p.source.Bare(i, r); err != nil {
+			if err := p.source.Bare(number, r); err != nil {
 				p.books.Lock()
 				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
-					p.planned[i] -= left.Count
-					p.spaces[i].back(stream, left)
+					p.space(number).back(stream, left)
 				}
 				p.books.Unlock()
 				return any, err
 			}
 			p.counts.moved.Add(r.Count * Unit)
 			units, any = units-r.Count, true
-			p.unplan(i, r)
+			p.unplan(number, r)
 		}
 	}
 	return any, nil
 }
 
-// noSpace says why there is none.
-func (p *Pool) noSpace(stream uint32, b *Block, code status.Code, why string) error {
+// sparedOf are segments of one space that lose their memory.
+func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
+	p.books.Lock()
+	defer p.books.Unlock()
+	if !p.partitions[number/Spaces].spares() {
+		return nil
+	}
+	s := p.space(number)
+	s.gather(stream, p.source.Done)
+	return s.spare(units, p.source.Done)
+}
+
+func streamName(stream uint32) string { return "stream " + strconv.FormatUint(uint64(stream), 10) }
+
+// noSpace says why there are not so many units.
+func (p *Pool) noSpace(units uint64, whose string, code status.Code, why string) error {
 	s := p.Statistics()
-	if limit := p.options.Limit; limit > 0 && s.Reserved+b.Count*Unit > limit {
+	if limit := p.options.Limit; limit > 0 && s.Reserved+units*Unit > limit {
 		code = status.Limit
 	}
-	return status.Errorf(code, "%d bytes for stream %d: %s; %d bytes have memory, %d are held, %d free, the largest free block "+
-		"has %d, the limit is %d", b.Count*Unit, stream, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree,
+	return status.Errorf(code, "%d bytes for %s: %s; %d bytes have memory, %d are held, %d free, the largest free block has %d, "+
+		"%d sleep, the limit is %d", units*Unit, whose, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree, s.Sleeping,
 		p.options.Limit)
 }
 
@@ -311,7 +323,7 @@ func (p *Pool) noSpace(stream uint32, b *Block, code status.Code, why string) er
 func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	return p.spaces[b.Space].give(stream, mark, b.Range)
+	return p.space(b.Space).give(stream, mark, b.Range)
 }
 
 // Trim takes memory from free segments that the device has come past, until so many bytes have any.
@@ -329,6 +341,7 @@ func (p *Pool) Trim(keep uint64) error {
 // Statistics are bytes, and how often things happened.
 type Statistics struct {
 	Reserved, Held, LargestFree uint64
+	Sleeping                    uint64 // of segments that lost their memory until their partition wakes; not among the others
 	Grown, Moved, Trimmed       uint64 // bytes that got memory, and that lost it, of these because of Trim
 	Waits, Retries, Failures    uint64
 }
@@ -340,11 +353,14 @@ func (p *Pool) Statistics() Statistics {
 		Retries: c.retries.Load(), Failures: c.failures.Load()}
 	p.books.Lock()
 	defer p.books.Unlock()
-	for _, space := range p.spaces {
-		_, largest := space.free()
-		s.Reserved += space.backed * Unit
-		s.Held += space.live * Unit
-		s.LargestFree = max(s.LargestFree, largest*Unit)
+	all := p.sum()
+	s.Reserved, s.Held, s.Sleeping = all.backed*Unit, all.held*Unit, all.sleeping*Unit
+	for _, a := range p.partitions {
+		for _, space := range a.spaces {
+			if !a.gone {
+				s.LargestFree = max(s.LargestFree, space.largestFree()*Unit)
+			}
+		}
 	}
 	return s
 }
@@ -353,8 +369,8 @@ func (p *Pool) Statistics() Statistics {
 func (p *Pool) Check() error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	for i, s := range p.spaces {
-		if err := s.check(p.planned[i]); err != nil {
+	for number := range len(p.partitions) * Spaces {
+		if err := p.space(number).check(); err != nil {
 			return err
 		}
 	}

@@ -97,6 +97,8 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     mmsb__block_pool_t *pool = stream->pool;
     if (stream->handle != handle || !__atomic_load_n(&pool->open, __ATOMIC_RELAXED))
         return 0;
+    if (__atomic_load_n(&pool->kept_from[tag % MMSB__BLOCK_TAGS / 64], __ATOMIC_RELAXED) >> tag % 64 & 1)
+        return 0;
     uint64_t units = units_of(pool, bytes);
     unsigned class = class_of(units);
     mmsb__block_magazine_t *magazine = &stream->magazines[class];

@@ -37,7 +37,7 @@ const (
 	countedTags   = C.MMSB__BLOCK_COUNTS
 	streamHandles = C.MMSB__BLOCK_STREAMS
 	indexMask     = 1<<28 - 1
-	mostTags      = 1 << 16
+	mostTags      = C.MMSB__BLOCK_TAGS
 )
 
 // Record is the record of a block; see blocks.h.
@@ -96,6 +96,7 @@ type Pool struct {
 	exact     uint32
 	divisions [17]uint32
 	tallies   *Tallies
+	keptFrom  [mostTags / 64]atomic.Uint64
 }
 
 // Stream has the magazines of a stream. Streams are for ever: those that nobody has are used again.
@@ -189,12 +190,16 @@ func NewPool(divisions [17]uint32, exact bool, tallies *Tallies) (*Pool, error) 
 		p = (*Pool)(memory)
 	}
 	p.exact, p.divisions, p.tallies = 0, divisions, tallies
+	clear(p.keptFrom[:])
 	if exact {
 		p.exact = 1
 	}
 	p.open.Store(1)
 	return p, nil
 }
+
+// KeepFromC lets all allocations with a tag enter Go.
+func (p *Pool) KeepFromC(tag uint32) { p.keptFrom[tag/64].Or(1 << (tag % 64)) }
 
 // Shut lets no more calls pass without Go, once those that are running have returned.
 func (p *Pool) Shut() { p.open.Store(0) }

@@ -25,6 +25,8 @@
 #define MMSB__BLOCK_QUEUED 4 /* freed; the free is queued on a stream */
 #define MMSB__BLOCK_CACHED 5 /* freed, and in a magazine of its stream */
 
+#define MMSB__BLOCK_TAGS 65536
+
 #define MMSB__BLOCK_STATE(generation, what) ((uint64_t)(generation) << 32 | (uint32_t)(what))
 
 #define MMSB__BLOCK_CHUNK_BITS 16 /* records of one mapping */
@@ -58,7 +60,8 @@ typedef struct mmsb__block_pool {
     uint32_t open;  /* 0: every call enters Go */
     uint32_t exact; /* a block serves requests of its own bytes and tag only: a budget has charged them */
     uint32_t divisions[17];
-    mmsb__block_tally_t *tallies; /* of all blocks, then of each tag */
+    mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag */
+    uint64_t kept_from[MMSB__BLOCK_TAGS / 64]; /* a bit for each tag: its blocks do not come from magazines */
 } mmsb__block_pool_t;
 
 /* Allocations of a tag that the stream has not added to the tally of all streams yet. */

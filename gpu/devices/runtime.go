@@ -260,9 +260,9 @@ func (r *Runtime) end() {
 type State struct {
 	runtime.Usage
 	Peak    uint64
-	Budget  runtime.BudgetState // zeros without one
-	Pool    pool.Statistics     // zeros without one
-	Reports uint64              // of the guard
+	Budget  runtime.BudgetState    // zeros without one
+	Pool    runtime.PoolStatistics // zeros without one
+	Reports uint64                 // of the guard
 }
 
 // State is the runtime now. Errors: StaleHandle.

@@ -253,6 +253,7 @@ type BlockInfo struct {
 	Stream  *Stream
 	Tag     Tag
 	Uses    uint32 // begun, not ended
+	Asleep  bool   // its tag sleeps
 }
 
 // info is what is known of the block that lives in the slot. The mutex is held; C may go on meanwhile.
@@ -268,7 +269,7 @@ func (b *block) info() (i BlockInfo, live bool) {
 			continue // C has freed it, and the fields may be those of the next one
 		}
 		i = BlockInfo{Handle: b.handle(generation), Address: memory.Address, Bytes: memory.Bytes, Stream: b.stream,
-			Tag: memory.Tag}
+			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b)}
 		for _, open := range b.open {
 			i.Uses += open.reads + open.writes
 		}
@@ -320,6 +321,9 @@ func (b *block) beginUse(s *Stream, access Access) error {
 			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended",
 				b.current(), open.stream.index, open.reads, open.writes)
 		}
+	}
+	if err := s.runtime.pool.usable(b); err != nil {
+		return err
 	}
 	if err := s.waitFor(b.write); err != nil {
 		return err

@@ -138,6 +138,9 @@ func (s *Stream) reap() bool {
 	}
 	defer s.reaper.Store(false)
 	r := s.runtime
+	if s.capture.Load() != nil && !r.lost.Load() { // what it captures is never done
+		return true
+	}
 	q := &s.frees
 	var done []queuedFree
 	for {

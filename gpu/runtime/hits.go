@@ -83,7 +83,11 @@ func (s *Stream) class(memory Memory) (*blocks.Stream, uint64) {
 	if s.fast == nil {
 		return nil, 0
 	}
-	return s.fast, s.runtime.pool.block(memory).Count
+	of := s.runtime.pool.block(memory)
+	if of.Space >= pool.Spaces { // of a partition
+		return nil, 0
+	}
+	return s.fast, of.Count
 }
 
 // lease says by which handle C finds the stream; 0 = by none.
@@ -92,6 +96,19 @@ func (s *Stream) lease(handle uint64) {
 	if s.fast != nil {
 		s.fast.Lease(handle)
 	}
+}
+
+// leaveToC says whether calls on the stream may pass without Go.
+func (s *Stream) leaveToC(may bool) {
+	if s.fast == nil {
+		return
+	}
+	handle := uint64(0)
+	if may {
+		handle = s.handle.Load()
+	}
+	s.fast.Lease(handle)
+	s.fast.Open(may)
 }
 
 // flush queues the frees of what the magazines have, as if it was freed now.

@@ -450,3 +450,36 @@ func TestHitsFromManyThreads(t *testing.T) {
 	}
 	require.NoError(t, w.runtime.Check())
 }
+
+// Blocks of a tag with a partition come from there, and those of a capture from its own: magazines have only ordinary ones.
+func TestPartitionsHaveNoMagazines(t *testing.T) {
+	w := pooledWith(t, 1)
+	tag, err := TagOf("with a partition")
+	require.NoError(t, err)
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	require.NoError(t, w.runtime.Partition(tag))
+	_, _, ok := blocks.Hit(w.handles[0], 512, uint32(tag))
+	require.False(t, ok, "it would not sleep")
+	handle, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: w.streams[0], Tag: tag})
+	require.NoError(t, err)
+	require.False(t, blocks.Cache(handle))
+	mustFree(t, handle)
+
+	other := w.mustAllocate(t, 0, 1024)
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	capture, err := BeginCapture(w.streams[0])
+	require.NoError(t, err)
+	_, _, ok = blocks.Hit(w.handles[0], 512, 0)
+	require.False(t, ok, "it would not be the capture's own")
+	require.False(t, blocks.Cache(other))
+	c, err := FindCapture(capture)
+	require.NoError(t, err)
+	require.NoError(t, c.End())
+	require.True(t, blocks.Cache(other))
+	_, _, ok = blocks.Hit(w.handles[0], 1024, 0)
+	require.True(t, ok)
+	require.NoError(t, DestroyCapture(capture))
+	for _, info := range w.runtime.Blocks() {
+		mustFree(t, info.Handle)
+	}
+}

@@ -126,7 +126,7 @@ func TestAnErrorHasAllNumbers(t *testing.T) {
 	requireCode(t, status.OutOfMemory, err)
 	for _, part := range []string{
 		"62914560 bytes for stream 2: ", "20971520 bytes have memory, 4194304 are held, 16777216 free",
-		"the largest free block has 16777216, the limit is 0", "; 4194304 bytes of blocks live, 5242880 pending; ",
+		"the largest free block has 16777216, 0 sleep, the limit is 0", "; 4194304 bytes of blocks live, 5242880 pending; ",
 		"this process has 25165824 of device 0, 1048576 free in other pools, budget none; other processes have unknown",
 	} {
 		require.ErrorContains(t, err, part)

@@ -262,6 +262,7 @@ func (r *Runtime) Close() (Leaks, error) {
 
 func (r *Runtime) close() (Leaks, error) {
 	r.calls.end()
+	endCaptures(r)
 	r.shut()
 	err := r.noteLost(r.device.Synchronize())
 	var leaks Leaks

@@ -40,8 +40,9 @@ type Stream struct {
 	seen     map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
 	ended    bool              // a foreign stream that was let go: nothing is recorded on it any more
 
-	frees  freeQueue
-	reaper atomic.Bool // somebody is looking at the frees
+	frees   freeQueue
+	reaper  atomic.Bool              // somebody is looking at the frees
+	capture atomic.Pointer[captured] // while it captures: capture.go
 }
 
 // recordedEvent is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded
@@ -219,19 +220,18 @@ func ReleaseStream(h uint64) error {
 		return err
 	}
 	defer r.leave()
+	if err := s.free("it cannot be released"); err != nil {
+		return err
+	}
 	if s.foreign && s.native != 0 {
-		if s.fast != nil { // later frees are not queued on it any more
-			s.fast.Open(false)
-			s.flush()
-		}
+		s.leaveToC(false) // later frees are not queued on it any more
+		s.flush()
 		s.mutex.Lock()
 		err := s.recordNow()
 		s.ended = err == nil
 		s.mutex.Unlock()
 		if err != nil {
-			if s.fast != nil {
-				s.fast.Open(true)
-			}
+			s.leaveToC(true)
 			return err
 		}
 	}
@@ -298,6 +298,10 @@ func (s *Stream) recordNow() error {
 func (s *Stream) covering(number uint64) (*recordedEvent, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if c := s.capture.Load(); c != nil && number <= c.recorded.number {
+		c.recorded.users.Add(1)
+		return c.recorded, nil
+	}
 	if s.recorded == nil || s.recorded.number < number {
 		if err := s.recordNow(); err != nil {
 			return nil, err
@@ -324,6 +328,9 @@ func (s *Stream) waitFor(p point) error {
 	if seen >= p.number {
 		r.counts.waitsSaved.Add(1)
 		return nil
+	}
+	if err := s.mayWaitFor(p); err != nil {
+		return err
 	}
 	m, err := p.stream.covering(p.number)
 	if err != nil {

@@ -33,7 +33,13 @@ func newWorldOf(d *sim.Driver, streams int, of Options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newWorldOver(d, device, streams, of)
+}
+
+// newWorldOver has a device of its own making over the driver's.
+func newWorldOver(d *sim.Driver, device driver.Device, streams int, of Options) (*world, error) {
 	w := &world{driver: d, device: device}
+	var err error
 	if w.runtime, err = New(device, of); err != nil {
 		return nil, err
 	}

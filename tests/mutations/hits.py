@@ -109,7 +109,7 @@ LEFT_TO_C = Go(
         ),
         Mutant(
             "let-go-stream", "C frees blocks of a stream of the caller that was let go",
-            "ReleaseStream", "s.fast.Open(false)", "",
+            "ReleaseStream", "s.leaveToC(false)", "",
             mode="^TestACallersStream",
         ),
     ),

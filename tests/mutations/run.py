@@ -49,6 +49,7 @@ from openings import OPENINGS
 from pages import PAGES
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
+from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
 from writing import WRITING
@@ -87,6 +88,8 @@ SUBJECTS: list[Go | C] = [
     HITS,
     LEFT_TO_C,
     POOL_LAYERS,
+    PARTITIONS,
+    SLEEPS,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

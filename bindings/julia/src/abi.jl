@@ -48,6 +48,7 @@ const MMSB_KIND_BLOCK = Int32(8)
 const MMSB_KIND_USE = Int32(9)
 const MMSB_KIND_RUNTIME = Int32(11)
 const MMSB_KIND_RESERVATION = Int32(12)
+const MMSB_KIND_CAPTURE = Int32(13)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
@@ -104,6 +105,7 @@ const MMSB_STRUCT_STORE_OPTIONS = Int32(35)
 const MMSB_STRUCT_STORE_INFO = Int32(36)
 const MMSB_STRUCT_STORE_POINT = Int32(37)
 const MMSB_STRUCT_DEVICE_MEMORY = Int32(38)
+const MMSB_STRUCT_SLEEP_OPTIONS = Int32(39)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -170,6 +172,9 @@ const MMSB_PATH_SEVERAL_SWITCHES = Int32(20)
 const MMSB_PATH_HOST_BRIDGE = Int32(30)
 const MMSB_PATH_NUMA_NODE = Int32(40)
 const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
+const MMSB_SLEEP_DROP = Int32(1)
+const MMSB_SLEEP_KEEP = Int32(2)
+const MMSB_SLEEP_FILE = Int32(3)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
@@ -186,6 +191,7 @@ const mmsb_reservation_t = UInt64
 const mmsb_stream_t = UInt64
 const mmsb_block_t = UInt64
 const mmsb_use_t = UInt64
+const mmsb_capture_t = UInt64
 const mmsb_tag_t = UInt32
 const mmsb_location_t = Int32
 const mmsb_delta_kind_t = Int32
@@ -689,6 +695,9 @@ struct mmsb_runtime_stats_t
     pool_largest_free::UInt64
     pool_moved::UInt64
     pool_retries::UInt64
+    sleeping::UInt64
+    sleeping_kept::UInt64
+    sleeping_copied::UInt64
     reserved::NTuple{3,UInt64}
 end
 
@@ -710,6 +719,15 @@ struct mmsb_block_info_t
     stream::mmsb_stream_t
     tag::mmsb_tag_t
     uses::UInt32
+    asleep::UInt64
+    reserved::NTuple{3,UInt64}
+end
+
+struct mmsb_sleep_options_t
+    struct_size::UInt32
+    mode::Int32
+    folder::Ptr{UInt8}
+    timeout_ns::UInt64
     reserved::NTuple{4,UInt64}
 end
 
@@ -758,6 +776,7 @@ const STRUCTS = (
     MMSB_STRUCT_RUNTIME_STATS => mmsb_runtime_stats_t,
     MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
     MMSB_STRUCT_BLOCK_INFO => mmsb_block_info_t,
+    MMSB_STRUCT_SLEEP_OPTIONS => mmsb_sleep_options_t,
     MMSB_STRUCT_ACCESS => mmsb_access_t,
 )
 
@@ -1300,6 +1319,21 @@ mmsb_block_free(block, stream, deferred) =
 mmsb_block_info_init(info) = @ccall libmmsb.mmsb_block_info_init(info::Ptr{mmsb_block_info_t})::Cvoid
 mmsb_block_info(block, info) =
     @ccall libmmsb.mmsb_block_info(block::mmsb_block_t, info::Ptr{mmsb_block_info_t})::mmsb_status_t
+mmsb_pool_partition(runtime, tag) =
+    @ccall libmmsb.mmsb_pool_partition(runtime::mmsb_runtime_t, tag::mmsb_tag_t)::mmsb_status_t
+mmsb_sleep_options_init(options) = @ccall libmmsb.mmsb_sleep_options_init(options::Ptr{mmsb_sleep_options_t})::Cvoid
+mmsb_pool_sleep(runtime, tags, count, options) =
+    @ccall libmmsb.mmsb_pool_sleep(
+        runtime::mmsb_runtime_t, tags::Ptr{mmsb_tag_t}, count::Csize_t, options::Ptr{mmsb_sleep_options_t}
+    )::mmsb_status_t
+mmsb_pool_wake(runtime, tags, count) =
+    @ccall libmmsb.mmsb_pool_wake(runtime::mmsb_runtime_t, tags::Ptr{mmsb_tag_t}, count::Csize_t)::mmsb_status_t
+mmsb_capture_begin(streams, count, capture) =
+    @ccall libmmsb.mmsb_capture_begin(
+        streams::Ptr{mmsb_stream_t}, count::Csize_t, capture::Ptr{mmsb_capture_t}
+    )::mmsb_status_t
+mmsb_capture_end(capture) = @ccall libmmsb.mmsb_capture_end(capture::mmsb_capture_t)::mmsb_status_t
+mmsb_capture_destroy(capture) = @ccall libmmsb.mmsb_capture_destroy(capture::mmsb_capture_t)::mmsb_status_t
 mmsb_use_begin(stream, accesses, count, use, bad_index) =
     @ccall libmmsb.mmsb_use_begin(
         stream::mmsb_stream_t, accesses::Ptr{mmsb_access_t}, count::Csize_t, use::Ptr{mmsb_use_t},

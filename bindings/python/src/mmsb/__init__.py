@@ -41,6 +41,7 @@ from ._errors import (
     UnsupportedError,
     WouldBlockError,
 )
+from .capture import Capture
 from .context import Context, ContextStats, GuardReport
 from .delta import Delta
 from .device import (
@@ -99,6 +100,7 @@ __all__ = [
     "BusyError",
     "CancelledError",
     "Capability",
+    "Capture",
     "Change",
     "ClosedError",
     "Context",

@@ -57,6 +57,7 @@ KIND_BLOCK = 8
 KIND_USE = 9
 KIND_RUNTIME = 11
 KIND_RESERVATION = 12
+KIND_CAPTURE = 13
 KIND_DELTA = 4
 KIND_MEMORY = 5
 LOCATION_DEFAULT = -1
@@ -113,6 +114,7 @@ STRUCT_STORE_OPTIONS = 35
 STRUCT_STORE_INFO = 36
 STRUCT_STORE_POINT = 37
 STRUCT_DEVICE_MEMORY = 38
+STRUCT_SLEEP_OPTIONS = 39
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -179,6 +181,9 @@ PATH_SEVERAL_SWITCHES = 20
 PATH_HOST_BRIDGE = 30
 PATH_NUMA_NODE = 40
 PATH_ACROSS_SYSTEM = 50
+SLEEP_DROP = 1
+SLEEP_KEEP = 2
+SLEEP_FILE = 3
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
@@ -226,6 +231,7 @@ KIND = {
     "use": KIND_USE,
     "runtime": KIND_RUNTIME,
     "reservation": KIND_RESERVATION,
+    "capture": KIND_CAPTURE,
     "delta": KIND_DELTA,
     "memory": KIND_MEMORY,
 }
@@ -287,6 +293,7 @@ PATH = {
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
 DEVICE = {"host": DEVICE_HOST}
+SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -863,6 +870,9 @@ class RuntimeStats(ctypes.Structure):
         ("pool_largest_free", c_uint64),
         ("pool_moved", c_uint64),
         ("pool_retries", c_uint64),
+        ("sleeping", c_uint64),
+        ("sleeping_kept", c_uint64),
+        ("sleeping_copied", c_uint64),
         ("reserved", c_uint64 * 3),
     )
 
@@ -888,6 +898,17 @@ class BlockInfo(ctypes.Structure):
         ("stream", c_uint64),
         ("tag", c_uint32),
         ("uses", c_uint32),
+        ("asleep", c_uint64),
+        ("reserved", c_uint64 * 3),
+    )
+
+
+class SleepOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_int32),
+        ("folder", c_char_p),
+        ("timeout_ns", c_uint64),
         ("reserved", c_uint64 * 4),
     )
 
@@ -939,6 +960,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_RUNTIME_STATS: RuntimeStats,
     STRUCT_TAG_STATS: TagStats,
     STRUCT_BLOCK_INFO: BlockInfo,
+    STRUCT_SLEEP_OPTIONS: SleepOptions,
     STRUCT_ACCESS: Access,
 }
 # Each function's result and parameters.
@@ -1174,6 +1196,13 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_block_free": (c_int32, (c_uint64, c_uint64, POINTER(c_int32))),
     "mmsb_block_info_init": (None, (POINTER(BlockInfo),)),
     "mmsb_block_info": (c_int32, (c_uint64, POINTER(BlockInfo))),
+    "mmsb_pool_partition": (c_int32, (c_uint64, c_uint32)),
+    "mmsb_sleep_options_init": (None, (POINTER(SleepOptions),)),
+    "mmsb_pool_sleep": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(SleepOptions))),
+    "mmsb_pool_wake": (c_int32, (c_uint64, c_void_p, c_size_t)),
+    "mmsb_capture_begin": (c_int32, (c_void_p, c_size_t, POINTER(c_uint64))),
+    "mmsb_capture_end": (c_int32, (c_uint64,)),
+    "mmsb_capture_destroy": (c_int32, (c_uint64,)),
     "mmsb_use_begin": (c_int32, (c_uint64, POINTER(Access), c_size_t, POINTER(c_uint64), POINTER(c_size_t))),
     "mmsb_use_end": (c_int32, (c_uint64,)),
     "mmsb_use_abort": (c_int32, (c_uint64,)),
