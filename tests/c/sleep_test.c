@@ -159,7 +159,7 @@ static void sleeps_that_cannot_be(void) {
     CHECK_OK(mmsb_use_end(use));
     CHECK_EQUAL(is_asleep(block), 0);
     mmsb_runtime_t plain = 0;
-    CHECK_OK(mmsb_runtime_shared(d.context, 0, &plain));
+    CHECK_OK(mmsb_runtime_create(d.context, 0, NULL, &plain));
     CHECK_STATUS(mmsb_pool_partition(plain, d.weights), MMSB_E_UNSUPPORTED);
     CHECK_STATUS(mmsb_pool_sleep(plain, &d.weights, 1, NULL), MMSB_E_UNSUPPORTED);
     CHECK_OK(mmsb_context_destroy(d.context));
