@@ -14,8 +14,8 @@ import (
 
 // Capture is the time in which streams record work instead of doing it, and a partition of the pool. Blocks that its streams
 // allocate in this time come from there, and what is freed of them is given out again only there, until the capture is destroyed:
-// the work may run at any time until then, and uses their addresses. It can be resumed: then several graphs share the memory. Only
-// the program captures: the driver is told nothing.
+// the work may run at any time until then, and uses their addresses. It can be resumed: then several graphs share the memory.
+// Only the program captures: the driver is told nothing.
 //
 // While a stream captures it has no points that anybody could wait for, and an event that is recorded on it must not be queried:
 // that would break the capture. So its frees are not reaped, and work outside of the capture cannot be ordered behind it.
