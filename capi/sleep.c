@@ -45,6 +45,12 @@ mmsb_status_t mmsb_capture_begin(const mmsb_stream_t *streams, size_t count, mms
     return mmsbgo_capture_begin((mmsb_stream_t *)streams, count, capture);
 }
 
+mmsb_status_t mmsb_capture_resume(mmsb_capture_t capture, const mmsb_stream_t *streams, size_t count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(streams, count);
+    return mmsbgo_capture_resume(capture, (mmsb_stream_t *)streams, count);
+}
+
 mmsb_status_t mmsb_capture_end(mmsb_capture_t capture) {
     DOOR_ENTER_TO_END();
     return mmsbgo_capture_end(capture);

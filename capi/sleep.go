@@ -19,10 +19,9 @@ func mmsbgo_pool_partition(h C.mmsb_runtime_t, tag C.mmsb_tag_t) (code C.mmsb_st
 	return onRuntime(h, func(r *devices.Runtime) error { return r.Partition(gpu.Tag(tag)) })
 }
 
-func tagsOf(tags *C.mmsb_tag_t, count C.size_t) []gpu.Tag {
-	all := make([]gpu.Tag, count)
-	for i, tag := range array(tags, count) {
-		all[i] = gpu.Tag(tag)
+func tagsOf(tags *C.mmsb_tag_t, count C.size_t) (all []gpu.Tag) {
+	for _, tag := range array(tags, count) {
+		all = append(all, gpu.Tag(tag))
 	}
 	return all
 }
@@ -49,15 +48,32 @@ func mmsbgo_pool_wake(h C.mmsb_runtime_t, tags *C.mmsb_tag_t, count C.size_t) (c
 //export mmsbgo_capture_begin
 func mmsbgo_capture_begin(streams *C.mmsb_stream_t, count C.size_t, to *C.mmsb_capture_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	all := make([]*gpu.Stream, count)
-	for i, h := range array(streams, count) {
-		s, err := gpu.FindStream(uint64(h))
-		if err != nil {
-			return failed(err)
-		}
-		all[i] = s
+	all, err := streamsOf(streams, count)
+	if err != nil {
+		return failed(err)
 	}
 	return failed(put(to)(gpu.BeginCapture(all...)))
+}
+
+func streamsOf(streams *C.mmsb_stream_t, count C.size_t) (all []*gpu.Stream, err error) {
+	for _, h := range array(streams, count) {
+		s, err := gpu.FindStream(uint64(h))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+//export mmsbgo_capture_resume
+func mmsbgo_capture_resume(h C.mmsb_capture_t, streams *C.mmsb_stream_t, count C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	all, err := streamsOf(streams, count)
+	if err == nil {
+		err = gpu.ResumeCapture(uint64(h), all...)
+	}
+	return failed(err)
 }
 
 //export mmsbgo_capture_end

@@ -2011,15 +2011,16 @@ MMSB_API mmsb_status_t mmsb_stream_wrap(mmsb_runtime_t runtime, void *native, mm
 
 /* Ends the lease of a stream, or the registration of a wrapped one. Queued work goes on, and later work stays ordered behind it.
  * Blocks that were allocated on the stream stay.
- * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_destroy(mmsb_stream_t stream);
 
 /* The driver's stream, for queuing work. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native);
 
 /* Waits until all work that is queued on the stream is done. timeout_ns 0 = do not wait.
- * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the
- * work is done or the time is over. Since 0.1. */
+ * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the work is done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns);
 
 /* Queues a copy of bytes between any two of device memory and host memory. The ranges must not overlap. Host memory must stay
@@ -2034,14 +2035,15 @@ MMSB_API mmsb_status_t mmsb_stream_fill(mmsb_stream_t stream, void *address, uin
 
 /* A ticket that is done when all work queued on the stream so far is done, no matter who queued it. It can be polled, waited for,
  * watched by an event loop and named in the after of other work. It cannot be cancelled. The end of the runtime ends it, too.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no.
- * Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_record(mmsb_stream_t stream, mmsb_ticket_t *ticket);
 
 /* Makes work that is queued on the stream from now on run behind a ticket of mmsb_stream_record, which may belong to another
  * device. The device waits, not the host.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a ticket of other work; simulated devices of another context), MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a ticket of other work; simulated devices of another context),
+ * MMSB_E_INVALID_STATE (a stream captures, and the other one is not in its capture), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket);
 
 /* Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. Work queued on this stream
@@ -2057,7 +2059,7 @@ MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes,
  * *deferred (may be NULL) is 1 if a use is open: the end of the last open use then frees the memory. A failed call leaves the
  * block as it was.
  * Errors: handle errors (a second free: MMSB_E_STALE_HANDLE), MMSB_E_INVALID_ARGUMENT (a stream of another runtime),
- * MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
+ * MMSB_E_INVALID_STATE (as mmsb_use_begin, of captures), MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred);
 
 typedef struct mmsb_block_info {
@@ -2135,6 +2137,11 @@ MMSB_API mmsb_status_t mmsb_pool_wake(mmsb_runtime_t runtime, const mmsb_tag_t *
  * stream captures), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 captures and tags of mmsb_pool_partition),
  * MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_capture_begin(const mmsb_stream_t *streams, size_t count, mmsb_capture_t *capture);
+
+/* Begins another capture with the memory of one that has ended: several graphs, of which no two run at a time, share it.
+ * Errors: as mmsb_capture_begin, without MMSB_E_LIMIT and MMSB_E_OUT_OF_MEMORY; MMSB_E_INVALID_STATE (it has not ended). Threads:
+ * any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_resume(mmsb_capture_t capture, const mmsb_stream_t *streams, size_t count);
 
 /* Ends the capture: its streams do work again. Its memory stays apart.
  * Errors: handle errors, MMSB_E_INVALID_STATE (it has ended). Threads: any. Blocks: no. Since 0.1. */

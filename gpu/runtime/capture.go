@@ -4,6 +4,7 @@ package runtime
 
 import (
 	gort "runtime"
+	"slices"
 	"sync"
 
 	"libmmsb/core/abi"
@@ -13,7 +14,8 @@ import (
 
 // Capture is the time in which streams record work instead of doing it, and a partition of the pool. Blocks that its streams
 // allocate in this time come from there, and what is freed of them is given out again only there, until the capture is destroyed:
-// the work may run at any time until then, and uses their addresses. Only the program captures: the driver is told nothing.
+// the work may run at any time until then, and uses their addresses. It can be resumed: then several graphs share the memory.
+// Only the program captures: the driver is told nothing.
 //
 // While a stream captures it has no points that anybody could wait for, and an event that is recorded on it must not be queried:
 // that would break the capture. So its frees are not reaped, and work outside of the capture cannot be ordered behind it.
@@ -22,8 +24,9 @@ type Capture struct {
 	partition int
 	handle    uint64
 
-	mutex   sync.Mutex
-	streams []*Stream // none once it has ended
+	mutex     sync.Mutex
+	streams   []*Stream // none once it has ended
+	destroyed bool
 }
 
 // captured is a stream's part of a capture.
@@ -47,7 +50,7 @@ func FindCapture(h uint64) (*Capture, error) { return captures.Get(h) }
 // partitions), those of the driver.
 func BeginCapture(streams ...*Stream) (h uint64, err error) {
 	if len(streams) == 0 {
-		return 0, status.Errorf(status.InvalidArgument, "streams are 0, at least 1 is needed")
+		return 0, noStreams()
 	}
 	r := streams[0].runtime
 	if err := r.enter(); err != nil {
@@ -58,16 +61,6 @@ func BeginCapture(streams ...*Stream) (h uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for i, s := range streams {
-		if s.runtime != r {
-			return 0, otherRuntime(s)
-		}
-		for _, other := range streams[:i] {
-			if other == s {
-				return 0, status.Errorf(status.InvalidArgument, "stream %d is there twice", s.index)
-			}
-		}
-	}
 	c := &Capture{runtime: r}
 	if c.partition, err = p.open("capture", true); err != nil {
 		return 0, r.noteLost(err)
@@ -76,15 +69,55 @@ func BeginCapture(streams ...*Stream) (h uint64, err error) {
 		if c.handle, err = captures.Put(c); err == nil {
 			return c.handle, nil
 		}
+		c.end()
 	}
-	c.end()
 	p.books.End(c.partition)
 	return 0, err
 }
 
-func (c *Capture) begin(streams []*Stream) error {
+// ResumeCapture begins another capture with the memory of one that has ended: for graphs of which no two run at a time. Errors:
+// InvalidHandle, StaleHandle, InvalidState (it has not ended), and those of BeginCapture.
+func ResumeCapture(h uint64, streams ...*Stream) error {
+	c, err := captures.Get(h)
+	if err != nil {
+		return err
+	}
+	if err := c.runtime.enter(); err != nil {
+		return err
+	}
+	defer c.runtime.leave()
+	return c.begin(streams)
+}
+
+func noStreams() error {
+	return status.Errorf(status.InvalidArgument, "streams are 0, at least 1 is needed")
+}
+
+// begin begins the capture of streams; of none where one cannot.
+func (c *Capture) begin(streams []*Stream) (err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	switch {
+	case len(streams) == 0:
+		return noStreams()
+	case c.destroyed:
+		return status.Errorf(status.StaleHandle, "capture 0x%016x was destroyed", c.handle)
+	case len(c.streams) > 0:
+		return status.Errorf(status.InvalidState, "capture 0x%016x has not ended", c.handle)
+	}
+	for i, s := range streams {
+		if s.runtime != c.runtime {
+			return otherRuntime(s)
+		}
+		if slices.Contains(streams[:i], s) {
+			return status.Errorf(status.InvalidArgument, "stream %d is there twice", s.index)
+		}
+	}
+	defer func() {
+		if err != nil {
+			c.endStreams()
+		}
+	}()
 	for _, s := range streams {
 		for _, other := range c.runtime.streams.snapshot() {
 			end := other.queued.Load()
@@ -139,6 +172,10 @@ func (c *Capture) End() error {
 func (c *Capture) end() (any bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
+	return c.endStreams()
+}
+
+func (c *Capture) endStreams() (any bool) {
 	for _, s := range c.streams {
 		s.mutex.Lock()
 		if s.recorded != nil { // in the capture: nobody outside can wait for it
@@ -167,7 +204,10 @@ func DestroyCapture(h uint64) error {
 	if _, err := captures.Remove(h); err != nil { // somebody was faster
 		return err
 	}
-	c.end()
+	c.mutex.Lock()
+	c.destroyed = true
+	c.endStreams()
+	c.mutex.Unlock()
 	c.runtime.pool.books.End(c.partition)
 	return nil
 }

@@ -88,6 +88,26 @@ func TestMemoryOfACaptureStaysThere(t *testing.T) {
 	require.NoError(t, s.runtime.Pool().Check())
 }
 
+// Graphs of which no two run at a time share the memory of one capture.
+func TestACaptureIsResumed(t *testing.T) {
+	s := newSleeper(t, sim.Options{Memory: 64 * mib}, 2, pool.Options{})
+	h := s.capture(0)
+	require.NoError(t, s.make(0, 5*mib, 0, 1))
+	within := s.live[0].address
+	s.free(0)
+	s.endCapture(h)
+	require.NoError(t, s.make(0, 5*mib, 0, 1))
+	require.NotEqual(t, within, s.live[0].address)
+	s.runtime.Reap()
+	require.NoError(t, ResumeCapture(h, s.streams[1]))
+	require.NoError(t, s.driver.Capture(0, s.streams[1].native, true))
+	require.NoError(t, s.make(1, 5*mib, 0, 1))
+	require.Equal(t, within, s.live[1].address)
+	s.endCapture(h)
+	require.NoError(t, DestroyCapture(h))
+	requireCode(t, status.StaleHandle, ResumeCapture(h, s.streams[0]))
+}
+
 // Nothing of the runtime breaks a capture: no event of its stream is queried, by no reap and no allocation.
 func TestNothingBreaksACapture(t *testing.T) {
 	s := newSleeper(t, sim.Options{Memory: 32 * mib}, 3, pool.Options{LargeStep: 2 * mib})
@@ -175,8 +195,14 @@ func TestCapturesThatCannotBe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, DestroyCapture(h), "which ends it")
 	require.NoError(t, s.make(0, 100, 0, 1))
-	_, err = BeginCapture(s.streams[1])
-	require.NoError(t, err, "the runtime's end ends it")
+	h, err = BeginCapture(s.streams[1])
+	require.NoError(t, err)
+	requireCode(t, status.InvalidState, ResumeCapture(h, s.streams[0]))
+	s.endCaptureOnly(h)
+	requireCode(t, status.InvalidArgument, ResumeCapture(h))
+	requireCode(t, status.InvalidArgument, ResumeCapture(h, s.streams[0], s.streams[0]))
+	requireCode(t, status.InvalidHandle, ResumeCapture(s.handles[0], s.streams[0]))
+	require.NoError(t, ResumeCapture(h, s.streams[0]), "the runtime's end ends it")
 }
 
 func (s *sleeper) endCaptureOnly(h uint64) {

@@ -764,6 +764,7 @@ static const char *const interface_calls[] = {
     "mmsb_pool_sleep",
     "mmsb_pool_wake",
     "mmsb_capture_begin",
+    "mmsb_capture_resume",
     "mmsb_capture_end",
     "mmsb_capture_destroy",
     "mmsb_use_begin",

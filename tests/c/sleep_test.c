@@ -198,6 +198,15 @@ static void captures_have_memory_of_their_own(void) {
     CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
     CHECK_OK(mmsb_runtime_trim(d.runtime, 0));
     CHECK_EQUAL(stats_of(d.runtime).pool_reserved, 4 * MIB);
+    CHECK_OK(mmsb_capture_resume(capture, streams, 2));
+    CHECK_STATUS(mmsb_capture_resume(capture, streams, 1), MMSB_E_INVALID_STATE);
+    block = new_block(d.stream, 3 * MIB, 0, &address);
+    CHECK(address == within);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    CHECK_OK(mmsb_capture_end(capture));
+    CHECK_STATUS(mmsb_capture_resume(capture, streams, 0), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_capture_resume(capture, NULL, 1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_capture_resume(d.stream, streams, 1), MMSB_E_INVALID_HANDLE);
     CHECK_OK(mmsb_capture_destroy(capture));
     CHECK_OK(mmsb_runtime_trim(d.runtime, 0));
     CHECK_EQUAL(stats_of(d.runtime).pool_reserved, 0);

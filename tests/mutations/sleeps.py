@@ -109,7 +109,7 @@ SLEEPS = Go(
         ),
         Mutant(
             "events-of-the-graph", "who comes after a capture waits for an event that was recorded in it",
-            "Capture.end", "s.recorded = s.capture.Swap(nil).recorded", "s.capture.Swap(nil)",
+            "Capture.endStreams", "s.recorded = s.capture.Swap(nil).recorded", "s.capture.Swap(nil)",
             mode="^TestNothingBreaks",
         ),
         Mutant(

@@ -1332,6 +1332,10 @@ mmsb_capture_begin(streams, count, capture) =
     @ccall libmmsb.mmsb_capture_begin(
         streams::Ptr{mmsb_stream_t}, count::Csize_t, capture::Ptr{mmsb_capture_t}
     )::mmsb_status_t
+mmsb_capture_resume(capture, streams, count) =
+    @ccall libmmsb.mmsb_capture_resume(
+        capture::mmsb_capture_t, streams::Ptr{mmsb_stream_t}, count::Csize_t
+    )::mmsb_status_t
 mmsb_capture_end(capture) = @ccall libmmsb.mmsb_capture_end(capture::mmsb_capture_t)::mmsb_status_t
 mmsb_capture_destroy(capture) = @ccall libmmsb.mmsb_capture_destroy(capture::mmsb_capture_t)::mmsb_status_t
 mmsb_use_begin(stream, accesses, count, use, bad_index) =

@@ -79,7 +79,20 @@ function capture_work!(f::Function, stream::DeviceStream, streams::DeviceStream.
     handles = UInt64[handle(each) for each in (stream, streams...)]
     created = Ref{UInt64}(0)
     check(mmsb_capture_begin(handles, length(handles), created))
-    capture = DeviceCapture(stream, created[])
+    return capturing(f, DeviceCapture(stream, created[]))
+end
+
+"""
+    capture_work!(f, capture, streams...)
+
+Captures another graph with the memory of a capture: of the graphs that share it no two run at a time.
+"""
+function capture_work!(f::Function, capture::DeviceCapture, streams::DeviceStream...)
+    call(mmsb_capture_resume, capture, UInt64[handle(each) for each in streams], length(streams))
+    return capturing(f, capture)
+end
+
+function capturing(f, capture)
     try
         f()
         call(mmsb_capture_end, capture)

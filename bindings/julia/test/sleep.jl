@@ -55,6 +55,11 @@ end
         wait(stream)
         trim_memory!(runtime)
         @test get_runtime_statistics(runtime).pool_reserved == 14 << 20
+        @test capture === capture_work!(capture, stream) do
+            block = allocate_block!(stream, 3 << 20)
+            @test block.address == within[]
+            free_block!(block)
+        end
         close(capture)
         trim_memory!(runtime)
         @test get_runtime_statistics(runtime).pool_reserved == 10 << 20

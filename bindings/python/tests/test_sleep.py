@@ -103,6 +103,12 @@ def test_a_capture_has_memory_of_its_own(runtime: mmsb.Runtime, stream: mmsb.Str
     assert within not in [block.address for block in outside]
     runtime.trim()
     assert runtime.stats().pool_reserved == 14 * MIB
+    with capture.resume(stream):
+        again = stream.allocate(3 * MIB)
+        assert again.address == within
+        again.free()
+        with pytest.raises(mmsb.InvalidStateError, match="has not ended"):
+            capture.resume(stream)
     capture.close()
     capture.close()
     runtime.trim()

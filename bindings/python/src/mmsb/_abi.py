@@ -1201,6 +1201,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_pool_sleep": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(SleepOptions))),
     "mmsb_pool_wake": (c_int32, (c_uint64, c_void_p, c_size_t)),
     "mmsb_capture_begin": (c_int32, (c_void_p, c_size_t, POINTER(c_uint64))),
+    "mmsb_capture_resume": (c_int32, (c_uint64, c_void_p, c_size_t)),
     "mmsb_capture_end": (c_int32, (c_uint64,)),
     "mmsb_capture_destroy": (c_int32, (c_uint64,)),
     "mmsb_use_begin": (c_int32, (c_uint64, POINTER(Access), c_size_t, POINTER(c_uint64), POINTER(c_size_t))),
