@@ -144,3 +144,9 @@ const (
 	StoreBranch = 2
 	StoreFollow = 3
 )
+
+// MMSB_PLUGIN_*.
+const (
+	PluginOrdered = 0
+	PluginSegment = 1
+)
