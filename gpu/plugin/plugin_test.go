@@ -137,10 +137,13 @@ func TestALimitHoldsFromManyThreads(t *testing.T) {
 		}()
 	}
 	threads.Wait()
-	for _, bytes := range []uint64{8*mib + 1, math.MaxUint64, 1 << 63} {
+	small, err := AllocateBound(0, 1, of(streams[0], true), Ordered)
+	require.NoError(t, err)
+	for _, bytes := range []uint64{8 * mib, math.MaxUint64, 1 << 63} {
 		_, err := AllocateBound(0, bytes, of(streams[0], true), Ordered)
 		require.Equal(t, status.Limit, status.CodeOf(err))
 	}
+	require.NoError(t, Free(small, of(streams[0], true)))
 	address, err := AllocateBound(0, 8*mib, of(streams[0], true), Segment)
 	require.NoError(t, err)
 	require.NoError(t, Bind(0, r), "the limit of the device stays")

@@ -314,11 +314,25 @@ def numba(monkeypatch: pytest.MonkeyPatch) -> Any:
         @abstractmethod
         def interface_version(self) -> int: ...
 
+    class Deallocations:
+        memory_capacity = 0
+
+        def __init__(self) -> None:
+            self.pending: list[tuple[Callable[[int], None], int]] = []
+
+        def add_item(self, free: Callable[[int], None], address: int, size: int) -> None:
+            assert free.__name__
+            self.pending.append((free, address))
+
+        def clear(self) -> None:
+            while self.pending:
+                free, address = self.pending.pop()
+                free(address)
+
     class HostOnlyCUDAMemoryManager(BaseCUDAMemoryManager):
         def __init__(self, *, context: Any) -> None:
             super().__init__(context=context)
-            self.allocations: dict[int, object] = {}
-            self.deallocations: list[object] = []
+            self.deallocations = Deallocations()
 
     class MemoryPointer:
         def __init__(self, context: Any, pointer: ctypes.c_void_p, size: int, finalizer: Callable[[], object]) -> None:
@@ -326,31 +340,35 @@ def numba(monkeypatch: pytest.MonkeyPatch) -> Any:
             self.free = weakref.finalize(self, finalizer)
 
     module(monkeypatch, "numba")
-    return module(monkeypatch, "numba.cuda", HostOnlyCUDAMemoryManager=HostOnlyCUDAMemoryManager, MemoryPointer=MemoryPointer)
+    contents = dict(HostOnlyCUDAMemoryManager=HostOnlyCUDAMemoryManager, MemoryPointer=MemoryPointer)
+    return module(monkeypatch, "numba.cuda", **contents, MemoryInfo=SimpleNamespace)
 
 
 def test_numba_takes_memory_from_a_runtime(numba: Any, runtime: mmsb.Runtime, stream: mmsb.Stream) -> None:
     manager = plugins.numba_manager(runtime)(context=SimpleNamespace(device=SimpleNamespace(id=0)))
     assert manager.interface_version == 1
     manager.initialize()
+    assert manager.deallocations.memory_capacity == manager.get_memory_info().total == 64 * MIB
     memory = manager.memalloc(3 * MIB)
     kernel(stream, memory.pointer)
     empty = manager.memalloc(0)
     assert empty.pointer and runtime.stats().live == 3 * MIB + 1
     memory.free()
     del empty
+    assert runtime.stats().live == 3 * MIB + 1
+    manager.deallocations.clear()
     assert runtime.stats().live == 0
-    manager.deallocations.append(manager.memalloc(40 * MIB))
-    assert manager.memalloc(30 * MIB).pointer, "it frees what Numba has deferred, and tries again"
+    manager.memalloc(40 * MIB).free()
+    assert manager.memalloc(30 * MIB).pointer, "it frees what Numba has collected, and tries again"
     with pytest.raises(MemoryError):
         manager.memalloc(65 * MIB)
-    for question in (manager.get_memory_info, lambda: manager.get_ipc_handle(memory)):
-        with pytest.raises(NotImplementedError):
-            question()
+    with pytest.raises(NotImplementedError):
+        manager.get_ipc_handle(memory)
     left = manager.memalloc(100)
     stream.close()
     runtime.close()
-    del left  # at exit finalizers run in any order
+    del left
+    manager.deallocations.clear()  # at exit finalizers run in any order
     assert plugins._numba_memory_manager(context=None).interface_version == 1
     with pytest.raises(AttributeError):
         plugins.something_else  # noqa: B018

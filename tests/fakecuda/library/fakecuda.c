@@ -1126,6 +1126,10 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags,
     return end(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+    return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
 EXPORT CUresult cuStreamDestroy(CUstream handle) {
     BEGIN_IN_CONTEXT(cuStreamDestroy);
     CUstream stream = stream_of(context, handle);
@@ -1261,6 +1265,43 @@ static CUresult queue_copy(CUcontext context, CUstream handle, CUdeviceptr to, C
         return CUDA_ERROR_INVALID_VALUE;
     queue(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes}, NULL, 0);
     return CUDA_SUCCESS;
+}
+
+static CUresult drained(CUcontext context, CUstream handle) {
+    CUstream stream = stream_of(context, handle);
+    while (stream->first != NULL && context->broken == CUDA_SUCCESS)
+        pthread_cond_wait(&changed, &lock);
+    return context->broken;
+}
+
+/* The copies that others call. Those from and to memory of the host that was never registered are done when the call returns. */
+static CUresult copy_host(CUcontext context, CUstream handle, CUdeviceptr to, CUdeviceptr from, size_t bytes, uintptr_t host) {
+    REFUSE(queue_copy(context, handle, to, from, bytes));
+    size_t place = place_of(host);
+    bool known = place < block_count && blocks[place].address <= host;
+    return known ? CUDA_SUCCESS : drained(context, handle);
+}
+
+EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream handle) {
+    BEGIN_IN_CONTEXT(cuMemcpyHtoDAsync);
+    return end(copy_host(context, handle, to, (uintptr_t)from, bytes, (uintptr_t)from));
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream handle) {
+    BEGIN_IN_CONTEXT(cuMemcpyDtoHAsync);
+    return end(copy_host(context, handle, (uintptr_t)to, from, bytes, (uintptr_t)to));
+}
+
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    BEGIN_IN_CONTEXT(cuMemcpyHtoD);
+    CUresult result = queue_copy(context, NULL, to, (uintptr_t)from, bytes);
+    return end(result != CUDA_SUCCESS ? result : drained(context, NULL));
+}
+
+EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+    BEGIN_IN_CONTEXT(cuMemcpyDtoH);
+    CUresult result = queue_copy(context, NULL, (uintptr_t)to, from, bytes);
+    return end(result != CUDA_SUCCESS ? result : drained(context, NULL));
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle) {
@@ -1401,7 +1442,12 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int blocks_x, unsig
     X(cuCtxGetCurrent, 4000, ) \
     X(cuCtxSetCurrent, 4000, ) \
     X(cuCtxGetDevice, 2000, ) \
-    X(cuCtxGetStreamPriorityRange, 5050, )
+    X(cuCtxGetStreamPriorityRange, 5050, ) \
+    X(cuMemcpyHtoD, 3020, ) \
+    X(cuMemcpyHtoDAsync, 3020, ) \
+    X(cuMemcpyDtoH, 3020, ) \
+    X(cuMemcpyDtoHAsync, 3020, ) \
+    X(cuStreamCreate, 2000, )
 
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *found) {

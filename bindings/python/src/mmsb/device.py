@@ -162,6 +162,11 @@ class Runtime(Closable):
         """Whether close() has been called, or the context closed."""
         return not self._finalizer.alive or self._context.closed
 
+    @property
+    def context(self) -> Context:
+        """The context whose device it serves."""
+        return self._context
+
     def stream(self, priority: int = 0) -> Stream:
         """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
         return Stream(self, number_from(lib.mmsb_stream_create, self.handle, signed(priority, "priority")))

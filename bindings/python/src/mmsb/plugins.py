@@ -111,25 +111,36 @@ def numba_manager(runtime: Runtime | None = None) -> Any:
     base: Any = cuda.HostOnlyCUDAMemoryManager
 
     class Manager(base):  # type: ignore[misc]
-        """Numba knows no streams here: memory is there for each when it comes, and is freed behind the work of all."""
+        """Numba knows no streams here: memory is there for each when it comes, and is freed behind the work of all.
+
+        As Numba does with its own memory, frees are collected: each waits for the device.
+        """
 
         interface_version = 1
 
+        def _runtime(self) -> Runtime:
+            return runtime or _own_runtime(self.context.device.id)
+
         def initialize(self) -> None:
-            pass
+            self.deallocations.memory_capacity = self.get_memory_info().total
 
         def memalloc(self, size: int) -> Any:
-            source = runtime or _own_runtime(self.context.device.id)
+            source = self._runtime()
             try:
                 address = source.allocate(max(size, 1))
             except MemoryError:
                 self.deallocations.clear()
                 address = source.allocate(max(size, 1))
-            pointer = ctypes.c_void_p(address)
-            return cuda.MemoryPointer(self.context, pointer, size, finalizer=partial(_give_back, source, address))
+
+            def free(address: int) -> None:
+                _give_back(source, address)
+
+            finalizer = partial(self.deallocations.add_item, free, address, size)
+            return cuda.MemoryPointer(self.context, ctypes.c_void_p(address), size, finalizer=finalizer)
 
         def get_memory_info(self) -> Any:
-            raise NotImplementedError("a pool does not tell how much memory is free")
+            device = self._runtime().context.devices()[self.context.device.id]
+            return cuda.MemoryInfo(free=device.free_bytes, total=device.bytes)
 
         def get_ipc_handle(self, memory: object) -> Any:
             raise NotImplementedError("memory of a pool has no IPC handle of the old kind")
