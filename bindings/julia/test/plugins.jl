@@ -14,7 +14,7 @@
         everywhere = allocate_address!(runtime, 100)
         free_address!(everywhere)
         @test fails(() -> allocate_address!(runtime, 65 << 20), MemoryLimitError, 30)
-        @test fails(() -> allocate_address!(runtime, 1; stream = Ptr{Cvoid}(0xabc0)), MMSBError, 11)
+        @test fails(() -> allocate_address!(runtime, 1; stream = Ptr{Cvoid}(UInt(0xabc0))), MMSBError, 11)
         @test get_runtime_statistics(runtime).live == 0
     end
 end
