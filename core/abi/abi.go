@@ -157,3 +157,9 @@ const (
 	SleepKeep = 2
 	SleepFile = 3
 )
+
+// MMSB_PLUGIN_*.
+const (
+	PluginOrdered = 0
+	PluginSegment = 1
+)

@@ -47,6 +47,7 @@ from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
+from plugins import ADDRESSES, FOREIGN_STREAMS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
@@ -90,6 +91,8 @@ SUBJECTS: list[Go | C] = [
     POOL_LAYERS,
     PARTITIONS,
     SLEEPS,
+    FOREIGN_STREAMS,
+    ADDRESSES,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,
