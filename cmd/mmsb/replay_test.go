@@ -22,7 +22,8 @@ var update = flag.Bool("update", false, "write the files in testdata anew")
 
 func mmsb(t *testing.T, arguments ...string) string {
 	var stdout, stderr bytes.Buffer
-	code := command.Tool{FS: file.OS{}, Replay: replayTrace, Stdout: &stdout, Stderr: &stderr}.Run(context.Background(), arguments)
+	tool := command.Tool{FS: file.OS{}, Replay: replayTrace, Stdout: &stdout, Stderr: &stderr}
+	code := tool.Run(context.Background(), arguments)
 	require.Empty(t, stderr.String())
 	require.Zero(t, code)
 	return stdout.String()
@@ -75,7 +76,8 @@ func TestTheWinnerOfTuneCanBeUsed(t *testing.T) {
 	}
 	replay := func(arguments ...string) (s shown) {
 		path := filepath.Join("..", "..", "testdata", "traces", "runtime.csv")
-		require.NoError(t, json.Unmarshal([]byte(mmsb(t, append([]string{"memory", "replay", path, "--json"}, arguments...)...)), &s))
+		out := mmsb(t, append([]string{"memory", "replay", path, "--json"}, arguments...)...)
+		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		return s
 	}
 	tuned, byDefault := replay("--tune"), replay()

@@ -146,7 +146,8 @@ func (p *pickle) bound() error {
 		p.deepest = len(p.stack)
 	}
 	if most := pickleBytes + pickleFactor*p.at; p.taken > most {
-		return status.Errorf(status.Limit, "pickle takes %d bytes of memory at offset %d, more than %d", p.taken, p.at, most)
+		return status.Errorf(status.Limit, "pickle takes %d bytes of memory at offset %d, more than %d", p.taken, p.at,
+			most)
 	}
 	return nil
 }
@@ -187,7 +188,8 @@ func (p *pickle) number(bytes int) (uint64, error) {
 	return binary.LittleEndian.Uint64(raw[:]), nil
 }
 
-// text reads a text whose length comes first, in so many bytes. Its memory grows with what is there, not with what the length says.
+// text reads a text whose length comes first, in so many bytes. Its memory grows with what is there, not with what the length
+// says.
 func (p *pickle) text(lengthBytes int) error {
 	length, err := p.number(lengthBytes)
 	if err != nil {
@@ -443,8 +445,8 @@ func (p *pickle) runCollection(op byte) error {
 		values, err = p.popMark()
 	default:
 		if name, is := running[op]; is {
-			return status.Errorf(status.Format, "pickle has %s at offset %d: only dicts, lists, tuples, texts and numbers are read",
-				name, p.at-1)
+			return status.Errorf(status.Format,
+				"pickle has %s at offset %d: only dicts, lists, tuples, texts and numbers are read", name, p.at-1)
 		}
 		return status.Errorf(status.Format, "pickle has instruction 0x%02x at offset %d, which does not exist", op, p.at-1)
 	}

@@ -129,7 +129,7 @@ func TestPicklesThatAreRefused(t *testing.T) {
 		"\x80\x04" + strings.Repeat("]", 1<<20):                 {status.Limit, "bytes of memory at offset "},
 		"\x80\x04" + strings.Repeat("]\x94", 1<<20):             {status.Limit, "bytes of memory at offset "},
 		"\x80\x04]\x94" + strings.Repeat("h\x00", 1<<20):        {status.Corrupt, "pickle is cut off"},
-		"\x80\x04" + strings.Repeat("(", 1<<22):                 {status.Corrupt, "pickle is cut off"}, // 16 bytes each, as the one before
+		"\x80\x04" + strings.Repeat("(", 1<<22):                 {status.Corrupt, "pickle is cut off"},
 	} {
 		_, err := unpickle(text, "a")
 		requireError(t, want.code, want.text, err)
@@ -138,7 +138,8 @@ func TestPicklesThatAreRefused(t *testing.T) {
 
 // A pickle takes at most a few times the memory that its file has.
 func TestWhatAPickleTakes(t *testing.T) {
-	for _, unit := range []string{"]", "]\x94", "}", "(", ")", "]2", "K\x00", "\x8c\x00\x94", "}2\x8c\x01aNs", "](NNNNe", "N2222"} {
+	for _, unit := range []string{"]", "]\x94", "}", "(", ")", "]2", "K\x00", "\x8c\x00\x94", "}2\x8c\x01aNs", "](NNNNe",
+		"N2222"} {
 		content := "\x80\x04" + strings.Repeat(unit, (4<<20)/len(unit))
 		var before, behind runtime.MemStats
 		runtime.GC()
@@ -192,8 +193,8 @@ func integer(value int64) string {
 }
 
 func event(action string, address, size int64) string {
-	return "}(" + text("action") + text(action) + text("addr") + integer(address) + text("size") + integer(size) + text("stream") +
-		integer(0) + "u"
+	return "}(" + text("action") + text(action) + text("addr") + integer(address) + text("size") + integer(size) +
+		text("stream") + integer(0) + "u"
 }
 
 func TestSnapshots(t *testing.T) {
@@ -202,14 +203,16 @@ func TestSnapshots(t *testing.T) {
 		code    status.Code
 		text    string
 	}{
-		"not a dict":     {"\x80\x04].", status.Format, "dict is missing"},
-		"no traces":      {"\x80\x04}.", status.Format, "device_traces is missing"},
-		"no device":      {pickled(t), status.NotFound, "none of 0 devices has events"},
-		"no events":      {pickled(t, "", ""), status.NotFound, "none of 2 devices has events"},
-		"two devices":    {pickled(t, event("alloc", 1, 1), event("alloc", 1, 1)), status.InvalidArgument, "devices 0 and 1 have events"},
-		"event":          {pickled(t, "N"), status.Format, "event 1 of the trace: event is not a dict"},
-		"no action":      {pickled(t, "}"), status.Format, `event 1 of the trace: action "" does not exist`},
-		"unknown action": {pickled(t, event("alloc", 1, 1)+event("move", 1, 1)), status.Format, `event 2 of the trace: action "move"`},
+		"not a dict": {"\x80\x04].", status.Format, "dict is missing"},
+		"no traces":  {"\x80\x04}.", status.Format, "device_traces is missing"},
+		"no device":  {pickled(t), status.NotFound, "none of 0 devices has events"},
+		"no events":  {pickled(t, "", ""), status.NotFound, "none of 2 devices has events"},
+		"two devices": {pickled(t, event("alloc", 1, 1), event("alloc", 1, 1)), status.InvalidArgument,
+			"devices 0 and 1 have events"},
+		"event":     {pickled(t, "N"), status.Format, "event 1 of the trace: event is not a dict"},
+		"no action": {pickled(t, "}"), status.Format, `event 1 of the trace: action "" does not exist`},
+		"unknown action": {pickled(t, event("alloc", 1, 1)+event("move", 1, 1)), status.Format,
+			`event 2 of the trace: action "move"`},
 		"size 0":         {pickled(t, event("alloc", 1, 0)), status.Format, "event 1 of the trace: size is 0"},
 		"negative size":  {pickled(t, event("alloc", 1, -5)), status.Format, "event 1 of the trace: size is not a number"},
 		"negative place": {pickled(t, event("alloc", -1, 5)), status.Format, "event 1 of the trace: addr is not a number"},
@@ -217,7 +220,8 @@ func TestSnapshots(t *testing.T) {
 			"event 2 of the trace: address 0x1 is allocated and not freed before"},
 		"freed twice": {pickled(t, event("free_completed", 1, 5)+event("free_completed", 1, 5)), status.Corrupt,
 			"event 2 of the trace: address 0x1 is freed, but not allocated"},
-		"lost, allocated": {pickled(t, event("alloc", 1, 5)+event("free_completed", 1, 5)+event("free_completed", 1, 5)), status.Corrupt,
+		"lost, allocated": {pickled(t, event("alloc", 1, 5)+event("free_completed", 1, 5)+event("free_completed", 1, 5)),
+			status.Corrupt,
 			"event 3 of the trace: address 0x1 is freed, but not allocated"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +229,8 @@ func TestSnapshots(t *testing.T) {
 			requireError(t, c.code, c.text, err)
 		})
 	}
-	got, err := Read(strings.NewReader(pickled(t, event("alloc", 1, 1), event("free_completed", 1, math.MaxInt64))), Options{Device: 1})
+	two := pickled(t, event("alloc", 1, 1), event("free_completed", 1, math.MaxInt64))
+	got, err := Read(strings.NewReader(two), Options{Device: 1})
 	require.NoError(t, err)
 	assert.Equal(t, &Trace{Format: "PyTorch", Blocks: 1, Streams: 1, Before: 1, Events: []Event{
 		{Bytes: math.MaxInt64}, {Bytes: math.MaxInt64, Free: true}}}, got)
@@ -239,10 +244,12 @@ func TestSegmentsThatAreWrong(t *testing.T) {
 		return "\x80\x04}(" + text("device_traces") + "](](" + event("alloc", 1, 1) + "ee" + text("segments") + "](" + of + "eu."
 	}
 	for name, c := range map[string]struct{ content, text string }{
-		"not a dict":       {segment("N"), "segment 1 of the snapshot is not a dict"},
-		"address":          {segment("}(" + text("address") + "Nu}(" + text("address") + text("x") + "u"), "segment 2 of the snapshot: address"},
-		"block":            {segment("}(" + text("blocks") + "](Neu"), "segment 1 of the snapshot: block is not"},
-		"size of a block":  {segment("}(" + text("blocks") + "](}(" + text("size") + integer(-1) + "ueu"), "size of a block is not"},
+		"not a dict": {segment("N"), "segment 1 of the snapshot is not a dict"},
+		"address": {segment("}(" + text("address") + "Nu}(" + text("address") + text("x") + "u"),
+			"segment 2 of the snapshot: address"},
+		"block": {segment("}(" + text("blocks") + "](Neu"), "segment 1 of the snapshot: block is not"},
+		"size of a block": {segment("}(" + text("blocks") + "](}(" + text("size") + integer(-1) + "ueu"),
+			"size of a block is not"},
 		"sum of the sizes": {segment(strings.Repeat("}("+text("total_size")+integer(math.MaxInt64)+"u", 3)), "sum of total_size"},
 	} {
 		t.Run(name, func(t *testing.T) {

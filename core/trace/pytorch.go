@@ -121,8 +121,8 @@ func chooseDevice(snapshot *pickleDict, wanted int) (events []any, device int, e
 			continue
 		}
 		if found >= 0 {
-			return nil, 0, status.Errorf(status.InvalidArgument, "devices %d and %d have events in the snapshot; choose one of them",
-				found, number)
+			return nil, 0, status.Errorf(status.InvalidArgument,
+				"devices %d and %d have events in the snapshot; choose one of them", found, number)
 		}
 		found = number
 	}
@@ -206,7 +206,8 @@ func (b *builder) before(events []pytorchEvent, live []pytorchBlock) error {
 func liveAtEnd(snapshot *pickleDict, device int) (live []pytorchBlock, reserved uint64, err error) {
 	for number, of := range items(snapshot.get("segments")) {
 		fail := func(what string) error {
-			return status.Errorf(status.Format, "segment %d of the snapshot: %s is not a number of 64 bits, at least 0", number+1, what)
+			return status.Errorf(status.Format, "segment %d of the snapshot: %s is not a number of 64 bits, at least 0",
+				number+1, what)
 		}
 		segment, is := of.(*pickleDict)
 		if !is {

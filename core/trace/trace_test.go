@@ -53,7 +53,8 @@ func TestFilesOfAnotherWriter(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, got.Events, len(want.Events))
 			for at, e := range got.Events {
-				require.Equal(t, [4]any{e.Free, float64(e.Block), float64(e.Bytes), float64(e.Stream)}, want.Events[at], "event %d", at)
+				shown := [4]any{e.Free, float64(e.Block), float64(e.Bytes), float64(e.Stream)}
+				require.Equal(t, want.Events[at], shown, "event %d", at)
 			}
 			assert.Equal(t, want.Blocks, got.Blocks)
 			assert.Equal(t, want.Streams, got.Streams)
@@ -109,39 +110,40 @@ func TestLinesThatAreWrong(t *testing.T) {
 		code status.Code
 		text string
 	}{
-		"Thread,Time\n":                       {status.Format, "line 1 of the trace: header is not "},
-		"x":                                   {status.Format, "line 1 of the trace: header is not "},
-		good + "1,t,allocate,0x20,100\n":      {status.Format, "line 3 of the trace: line does not have 6 columns"},
-		good + "1,t,allocate,0x20,100,0x0,\n": {status.Format, "line 3 of the trace: line does not have 6 columns"},
-		good + "\n":                           {status.Format, "line 3 of the trace: line does not have 6 columns"},
-		good + "1,t,resize,0x20,100,0x0\n":    {status.Format, `line 3 of the trace: action "resize" does not exist`},
-		good + "1,t,,0x20,100,0x0\n":          {status.Format, `line 3 of the trace: action "" does not exist`},
-		good + "1,t,free,0x20,100,0x0\n":      {status.Corrupt, "line 3 of the trace: address 0x20 is freed, but not allocated"},
-		good + "1,t,free,0x10,100,0x0\n1,t,free,0x10,100,0x0\n":   {status.Corrupt, "line 4 of the trace: address 0x10 is freed"},
-		good + "1,t,free,0x10,101,0x0\n":                          {status.Corrupt, "line 3 of the trace: 101 bytes are freed at 0x10, 100 were allocated"},
-		good + "1,t,allocate,0x10,5,0x0\n":                        {status.Corrupt, "line 3 of the trace: address 0x10 is allocated and not freed"},
-		good + "1,t,allocate,0x20,-5,0x0\n":                       {status.Format, `column 5 is "-5"`},
-		good + "1,t,allocate,0x20,18446744073709551616,0x0\n":     {status.Format, "column 5 is "},
-		good + "1,t,allocate,0x10000000000000000,5,0x0\n":         {status.Format, "column 4 is "},
-		good + "1,t,allocate,zz,5,0x0\n":                          {status.Format, "column 4 is "},
-		good + "1,t,allocate,0x20,5,one\n":                        {status.Format, "column 6 is "},
-		good + "a,t,allocate,0x20,5,0x0\n":                        {status.Format, "column 1 is "},
-		good + strings.Repeat("x", longestLine) + "\n":            {status.Format, "line 3 of the trace: line has more than "},
-		good + "1,t,allocate,0x20,5,0x0":                          {status.Corrupt, "line 3 of the trace: line is cut off after 23 bytes"},
-		good + "1,t,allocate\x1b[2J,0x20,5,0x0\n":                 {status.Format, `action "allocate\x1b[2J" does not exist`},
-		good + "1,t,allocate,0x20,5,0x0\r1,t,free,0x20,5,0x0\r\n": {status.Format, "line 3 of the trace: line does not have 6 columns"},
+		"Thread,Time\n":                       {status.Format, "line 1: header is not "},
+		"x":                                   {status.Format, "line 1: header is not "},
+		good + "1,t,allocate,0x20,100\n":      {status.Format, "line 3: line does not have 6 columns"},
+		good + "1,t,allocate,0x20,100,0x0,\n": {status.Format, "line 3: line does not have 6 columns"},
+		good + "\n":                           {status.Format, "line 3: line does not have 6 columns"},
+		good + "1,t,resize,0x20,100,0x0\n":    {status.Format, `line 3: action "resize" does not exist`},
+		good + "1,t,,0x20,100,0x0\n":          {status.Format, `line 3: action "" does not exist`},
+		good + "1,t,free,0x20,100,0x0\n":      {status.Corrupt, "line 3: address 0x20 is freed, but not allocated"},
+		good + "1,t,free,0x10,100,0x0\n1,t,free,0x10,100,0x0\n":   {status.Corrupt, "line 4: address 0x10 is freed"},
+		good + "1,t,free,0x10,101,0x0\n":                          {status.Corrupt, "line 3: 101 bytes are freed at 0x10, 100"},
+		good + "1,t,allocate,0x10,5,0x0\n":                        {status.Corrupt, "line 3: address 0x10 is allocated and"},
+		good + "1,t,allocate,0x20,-5,0x0\n":                       {status.Format, `line 3: column 5 is "-5"`},
+		good + "1,t,allocate,0x20,18446744073709551616,0x0\n":     {status.Format, "line 3: column 5 is "},
+		good + "1,t,allocate,0x10000000000000000,5,0x0\n":         {status.Format, "line 3: column 4 is "},
+		good + "1,t,allocate,zz,5,0x0\n":                          {status.Format, "line 3: column 4 is "},
+		good + "1,t,allocate,0x20,5,one\n":                        {status.Format, "line 3: column 6 is "},
+		good + "a,t,allocate,0x20,5,0x0\n":                        {status.Format, "line 3: column 1 is "},
+		good + strings.Repeat("x", longestLine) + "\n":            {status.Format, "line 3: line has more than "},
+		good + "1,t,allocate,0x20,5,0x0":                          {status.Corrupt, "line 3: line is cut off after 23 bytes"},
+		good + "1,t,allocate\x1b[2J,0x20,5,0x0\n":                 {status.Format, `line 3: action "allocate\x1b[2J" does`},
+		good + "1,t,allocate,0x20,5,0x0\r1,t,free,0x20,5,0x0\r\n": {status.Format, "line 3: line does not have 6 columns"},
 	} {
 		if lines[0] == '1' {
 			lines = csvHeader + "\n" + lines
 		}
 		_, err := read(lines)
-		requireError(t, want.code, want.text, err)
+		requireError(t, want.code, strings.Replace(want.text, ": ", " of the trace: ", 1), err)
 	}
 }
 
 func TestWaysToWriteALine(t *testing.T) {
-	got, err := read(csvHeader + "\r\n1,,allocate,7f00,18446744073709551615,2\r\n2,,allocate,0x20,1,0x2\n2,,allocate,(nil),0,(nil)\n" +
-		"1,,allocate failure,0x0,77,0x0\n1,,deallocate,0x7F00,18446744073709551615,(nil)\n1,,allocate,0x7f00,3,2\n")
+	got, err := read(csvHeader + "\r\n1,,allocate,7f00,18446744073709551615,2\r\n2,,allocate,0x20,1,0x2\n" +
+		"2,,allocate,(nil),0,(nil)\n1,,allocate failure,0x0,77,0x0\n" +
+		"1,,deallocate,0x7F00,18446744073709551615,(nil)\n1,,allocate,0x7f00,3,2\n")
 	require.NoError(t, err)
 	assert.Equal(t, &Trace{Format: "RMM", Blocks: 3, Streams: 3, Refused: 1, Other: 1, Events: []Event{
 		{Bytes: 1<<64 - 1, Block: 0, Stream: 0}, // stream 2 is another one in each thread

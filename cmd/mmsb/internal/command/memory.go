@@ -68,7 +68,8 @@ func (r *run) memory() *cobra.Command {
 }
 
 func (r *run) memoryReplay() *cobra.Command {
-	c := &cobra.Command{Use: "replay TRACE [CONFIGURATION]...", Short: "replay a trace of allocations under configurations of the pool",
+	c := &cobra.Command{Use: "replay TRACE [CONFIGURATION]...",
+		Short: "replay a trace of allocations under configurations of the pool",
 		Long: `replay makes the allocations and frees of a recorded trace anew, on a simulated device or one of the driver's, and
 shows the time, the most bytes that the driver had given (reserved), the most that were asked for and not freed (live), and the
 calls of the driver.
