@@ -10,7 +10,7 @@ import (
 	"libmmsb/core/trace"
 	"libmmsb/gpu/devices"
 	"libmmsb/gpu/driver"
-	"libmmsb/gpu/replay"
+	"libmmsb/gpu/player"
 	"libmmsb/gpu/sim"
 )
 
@@ -26,7 +26,7 @@ var replayTrace command.Replay = func(ctx context.Context, t *trace.Trace, on co
 	if err != nil {
 		return command.Replayed{}, err
 	}
-	r, err := replay.Run(ctx, device, t, replay.Options{Pool: options, Progress: progress})
+	r, err := player.Run(ctx, device, t, player.Options{Pool: options, Progress: progress})
 	if err != nil {
 		return command.Replayed{}, err
 	}

@@ -66,8 +66,14 @@ def snapshot(events: list[tuple[str, int, int, int]], lost: int, reserved: int) 
     frames = [{"filename": "train.py", "line": number, "name": f"step{number}"} for number in range(5)]
     trace: list[dict[str, Any]] = []
     for number, (action, address, size, stream) in enumerate(events[lost:]):
-        common = {"addr": address, "size": size, "stream": stream, "time_us": 1_700_000_000_000_000 + number,
-                  "frames": frames[: number % 5], "compile_context": "N/A"}
+        common = {
+            "addr": address,
+            "size": size,
+            "stream": stream,
+            "time_us": 1_700_000_000_000_000 + number,
+            "frames": frames[: number % 5],
+            "compile_context": "N/A",
+        }
         if action == "alloc":
             trace.append({"action": "alloc", **common})
         else:
@@ -91,19 +97,41 @@ def snapshot(events: list[tuple[str, int, int, int]], lost: int, reserved: int) 
     segments = []
     for address, (size, stream) in sorted(at_end.items()):
         rounded = (size + 511) // 512 * 512
-        segments.append({
-            "device": 0, "address": address, "total_size": 16 * MIB, "allocated_size": rounded, "active_size": rounded,
-            "requested_size": size, "stream": stream, "segment_type": "large", "segment_pool_id": (0, 0),
-            "is_expandable": False, "frames": [], "blocks": [
-                {"address": address, "size": rounded, "requested_size": size, "state": "active_allocated", "frames": []},
-                {"address": address + rounded, "size": 16 * MIB - rounded, "requested_size": 0, "state": "inactive",
-                 "frames": []}]})
+        segments.append(
+            {
+                "device": 0,
+                "address": address,
+                "total_size": 16 * MIB,
+                "allocated_size": rounded,
+                "active_size": rounded,
+                "requested_size": size,
+                "stream": stream,
+                "segment_type": "large",
+                "segment_pool_id": (0, 0),
+                "is_expandable": False,
+                "frames": [],
+                "blocks": [
+                    {"address": address, "size": rounded, "requested_size": size, "state": "active_allocated", "frames": []},
+                    {
+                        "address": address + rounded,
+                        "size": 16 * MIB - rounded,
+                        "requested_size": 0,
+                        "state": "inactive",
+                        "frames": [],
+                    },
+                ],
+            }
+        )
     want = expected([("alloc", address, size, stream) for address, (size, stream) in sorted(at_loss.items())] + events[lost:])
     want["before"] = len(at_loss)
     # From the end backwards: 4 MiB came last, 20 MiB went before.
     want["reserved"] = 16 * MIB * len(segments) + reserved
-    return {"segments": segments, "device_traces": [trace, []], "allocator_settings": {"expandable_segments": False,
-            "garbage_collection_threshold": 0.0}, "external_annotations": []}, want
+    return {
+        "segments": segments,
+        "device_traces": [trace, []],
+        "allocator_settings": {"expandable_segments": False, "garbage_collection_threshold": 0.0},
+        "external_annotations": [],
+    }, want
 
 
 def main() -> None:

@@ -49,6 +49,7 @@ from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
+from traces import REPLAYS, TRACES
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
@@ -82,6 +83,8 @@ SUBJECTS: list[Go | C] = [
     NEXT_WRITERS,
     POOLS,
     POOL_LAYERS,
+    TRACES,
+    REPLAYS,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

@@ -1,6 +1,6 @@
 // Counting what a runtime asks of the driver.
 
-package replay
+package player
 
 import (
 	"sync"

@@ -1,8 +1,8 @@
-// Package replay plays a recorded trace on a device, under one configuration, and says what that took.
+// Package player plays a recorded trace on a device, under one configuration, and says what that took.
 //
 // One goroutine makes the recorded calls in their order, as fast as it can. No work is queued on the streams, so the device has
 // come past a free when it is next asked: what is measured is the allocator, not the program that was recorded.
-package replay
+package player
 
 import (
 	"context"
@@ -124,8 +124,9 @@ func (p *player) play(e *trace.Event) error {
 	case status.OK:
 		p.handles[e.Block] = handle
 		p.live += e.Bytes
-		if p.live > p.result.Live || p.result.Calls%between == 0 {
-			p.result.Live = max(p.result.Live, p.live)
+		more := p.live > p.result.Live
+		p.result.Live = max(p.result.Live, p.live)
+		if more || p.result.Calls%between == 0 {
 			return p.counted.look()
 		}
 	case status.OutOfMemory, status.Limit, status.InvalidSize: // more than the device has, the configuration allows, or any can

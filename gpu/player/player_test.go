@@ -1,4 +1,4 @@
-package replay
+package player
 
 import (
 	"bytes"
@@ -224,6 +224,52 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 		assert.Equal(t, uint64(8), result.Calls, name) // 2 frees are of what is not there
 		require.NoError(t, d.Problems())
 	}
+}
+
+// Memory that the driver did not give, or has again, is not reserved.
+func TestReservedIsWhatTheDriverGave(t *testing.T) {
+	for name, options := range configurations(t) {
+		_, of := device(t, sim.Options{Memory: 64 * mib, Unchecked: true})
+		result, err := Run(context.Background(), of, events(40*mib, -40*mib, 80*mib, 48*mib), Options{Pool: options})
+		require.NoError(t, err, name)
+		assert.Equal(t, uint64(1), result.Failures, name)
+		assert.GreaterOrEqual(t, result.Reserved, uint64(48*mib), name)
+		assert.LessOrEqual(t, result.Reserved, uint64(64*mib), name)
+		if options != nil {
+			assert.NotZero(t, result.Driver.Destroyed, name)
+		}
+	}
+}
+
+// noting is a device that notes on which streams memory is taken and given back.
+type noting struct {
+	driver.Device
+	taken, given []driver.Stream
+}
+
+func (n *noting) AllocateOrdered(stream driver.Stream, bytes uint64) (driver.Address, error) {
+	n.taken = append(n.taken, stream)
+	return n.Device.AllocateOrdered(stream, bytes)
+}
+
+func (n *noting) FreeOrdered(stream driver.Stream, address driver.Address) error {
+	n.given = append(n.given, stream)
+	return n.Device.FreeOrdered(stream, address)
+}
+
+func TestStreamsAreThoseOfTheTrace(t *testing.T) {
+	recorded := &trace.Trace{Blocks: 3, Streams: 3, Events: []trace.Event{{Bytes: 1}, {Bytes: 2, Block: 1, Stream: 1},
+		{Bytes: 3, Block: 2, Stream: 2}, {Bytes: 1, Stream: 2, Free: true}, {Bytes: 2, Block: 1, Free: true},
+		{Bytes: 3, Block: 2, Stream: 1, Free: true}}}
+	d, of := device(t, sim.Options{})
+	n := &noting{Device: of}
+	_, err := Run(context.Background(), n, recorded, Options{})
+	require.NoError(t, err)
+	require.Len(t, n.taken, 3)
+	assert.Equal(t, []driver.Stream{n.taken[2], n.taken[0], n.taken[1]}, n.given)
+	assert.NotEqual(t, n.taken[0], n.taken[1])
+	assert.NotEqual(t, n.taken[1], n.taken[2])
+	require.NoError(t, d.Problems())
 }
 
 func TestAReplayIsCancelled(t *testing.T) {
