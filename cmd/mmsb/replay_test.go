@@ -43,9 +43,10 @@ func TestReplays(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"replay":         {"rmm.csv"},
 		"replay-none":    {"rmm.csv", "none", "--bytes", "--memory", "1GiB"},
-		"replay-pytorch": {"pytorch-protocol4.pickle", "slack:0.02,limit_mb:100"},
-		"replay-json":    {"pytorch-protocol2.pickle", "--json"},
-		"replay-compare": {"runtime.csv", "--compare", "default", "large_segment_size_mb:2,slack:0.01", "none", "limit_mb:64"},
+		"replay-pytorch": {"pytorch-protocol4.pickle", "slack:0.02,limit_mb:100", "--memory", "1G"},
+		"replay-json":    {"pytorch-protocol2.pickle", "--json", "--memory", "1G"},
+		"replay-compare": {"runtime.csv", "--memory", "1G", "--compare", "default", "large_segment_size_mb:2,slack:0.01", "none",
+			"limit_mb:64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := mmsb(t, append([]string{"memory", "replay"}, arguments...)...)
@@ -76,7 +77,7 @@ func TestTheWinnerOfTuneCanBeUsed(t *testing.T) {
 	}
 	replay := func(arguments ...string) (s shown) {
 		path := filepath.Join("..", "..", "testdata", "traces", "runtime.csv")
-		out := mmsb(t, append([]string{"memory", "replay", path, "--json"}, arguments...)...)
+		out := mmsb(t, append([]string{"memory", "replay", path, "--json", "--memory", "1G"}, arguments...)...)
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		return s
 	}
