@@ -46,7 +46,7 @@ func TestReplays(t *testing.T) {
 		"replay-pytorch": {"pytorch-protocol4.pickle", "slack:0.02,limit_mb:100", "--memory", "1G"},
 		"replay-json":    {"pytorch-protocol2.pickle", "--json", "--memory", "1G"},
 		"replay-compare": {"runtime.csv", "--memory", "1G", "--compare", "default", "large_segment_size_mb:2,slack:0.01", "none",
-			"limit_mb:64"},
+			"slack:0.5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := mmsb(t, append([]string{"memory", "replay"}, arguments...)...)
