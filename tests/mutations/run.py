@@ -53,6 +53,7 @@ from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
+from traces import REPLAYS, TRACES
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
@@ -89,6 +90,8 @@ SUBJECTS: list[Go | C] = [
     HITS,
     LEFT_TO_C,
     POOL_LAYERS,
+    TRACES,
+    REPLAYS,
     PARTITIONS,
     SLEEPS,
     FOREIGN_STREAMS,

@@ -39,6 +39,7 @@ type Tool struct {
 	Version        string
 	FS             file.FS
 	Devices        Devices // nil = cannot be listed
+	Replay         Replay  // nil = cannot be done
 	Stdout, Stderr io.Writer
 }
 
@@ -75,7 +76,8 @@ func (r *run) root() *cobra.Command {
 		Short:   "inspect, verify and convert snapshots, journals and stores of libmmsb",
 		Long: `mmsb shows the snapshots, journals and stores that programs with libmmsb write, checks every byte of them,
 compares them, extracts pages and makes new snapshots of them. It reads snapshots of versions 3 and 2, and never changes a file
-that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use.
+that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use, and
+replays traces of allocators on them.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
@@ -87,7 +89,7 @@ Exit codes: ` + ExitCodes,
 	}
 	root.SetVersionTemplate("mmsb {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
-	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.version(), r.completion())
+	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.memory(), r.version(), r.completion())
 	return root
 }
 
