@@ -69,6 +69,9 @@ func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	p := &Pool{options: o, source: source}
 	for i := range p.spaces {
 		p.spaces[i] = newSpace(bytes[i]/Unit, segmentBytes/Unit)
+		if o.Origin.Whole() {
+			p.spaces[i].whole = make(map[uint64]uint64)
+		}
 	}
 	return p
 }
@@ -189,8 +192,11 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 	if b.Space == Large {
 		step = p.options.LargeStep
 	}
+	if p.options.Origin.Whole() && b.Count*Unit >= ownSegment {
+		step = 0
+	}
 	step /= Unit
-	for more := true; ; { // segments to be spared
+	for more := all || !p.options.Origin.Whole(); ; { // segments to be spared: whole ones only where there is no more memory
 		if all && more {
 			if _, err := p.spare(stream, math.MaxUint64); err != nil {
 				return err
@@ -297,7 +303,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 				return any, err
 			}
 			p.counts.moved.Add(r.Count * Unit)
-			units, any = units-r.Count, true
+			units, any = units-min(units, r.Count), true
 			p.unplan(i, r)
 		}
 	}

@@ -3,6 +3,8 @@
 package runtime
 
 import (
+	"cmp"
+
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -119,5 +121,5 @@ func (r *Runtime) Trim(keep uint64) error {
 	}
 	defer r.leave()
 	r.reap()
-	return r.noteLost(r.layer.Trim(keep))
+	return r.noteLost(cmp.Or(r.layer.Trim(keep), r.host.trim()))
 }

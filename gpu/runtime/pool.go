@@ -13,7 +13,8 @@ import (
 )
 
 // Pool is a caching allocator as the lowest layer, in place of the device's own stream-ordered memory. It reserves addresses
-// once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool). A block that a
+// once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool); or its segments
+// are allocations of the driver each (source_whole.go). A block that a
 // stream has freed it has again without the driver; another stream has it when the device has come past the free, or, where there
 // is no other memory, behind an event.
 type Pool struct {
@@ -21,6 +22,7 @@ type Pool struct {
 	device driver.Device
 	ledger *DeviceLedger
 	books  *pool.Pool
+	whole  *wholeSource // nil: segments are virtual memory
 	ranges [pool.Spaces]struct {
 		address driver.Address
 		bytes   uint64
@@ -44,12 +46,25 @@ func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%i
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
+		streams: make(map[uint32]*Stream)}
+	if options.Origin == pool.Automatic && !CanPool(info) {
+		options.Origin = pool.Plain
+	}
+	if options.Origin.Whole() {
+		var err error
+		source := (*poolSource)(p)
+		p.whole, err = newWholeSource(device, options, ledger, source.Reap, source.Done)
+		if err != nil {
+			return nil, err
+		}
+		p.books = pool.New(options, p.whole, [pool.Spaces]uint64{wholeBytes, wholeBytes})
+		return p, nil
+	}
 	if !CanPool(info) {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
-		streams: make(map[uint32]*Stream)}
 	var bytes [pool.Spaces]uint64
 	for i := range p.ranges {
 		// Twice as much as there can be: a long range is bare where short ones are held.
@@ -111,8 +126,26 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 	if err != nil {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
-	return Memory{Address: p.ranges[block.Space].address + driver.Address(block.Offset*pool.Unit), Bytes: request.Bytes,
-		Tag: request.Tag, Own: uint64(block.Space)}, nil
+	memory := Memory{Bytes: request.Bytes, Tag: request.Tag}
+	memory.Address, memory.Own = p.place(block)
+	return memory, nil
+}
+
+// place is where a block lies, and the word by which blockOf finds it.
+func (p *Pool) place(b pool.Block) (address driver.Address, own uint64) {
+	if p.whole != nil {
+		return p.whole.address(b), b.Offset*pool.Spaces + uint64(b.Space)
+	}
+	return p.ranges[b.Space].address + driver.Address(b.Offset*pool.Unit), uint64(b.Space)
+}
+
+// blockOf is the block of memory that Allocate gave.
+func (p *Pool) blockOf(memory Memory) pool.Block {
+	if p.whole != nil {
+		return p.books.BlockOf(int(memory.Own%pool.Spaces), memory.Own/pool.Spaces, memory.Bytes)
+	}
+	space := int(memory.Own)
+	return p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
 }
 
 // Free implements Layer. The stream is ordered behind all uses: its own work to come may have the memory at once.
@@ -121,9 +154,7 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 		return status.Errorf(status.DeviceLost, "device %d is lost", p.device.Info().Ordinal)
 	}
 	p.knows(stream)
-	space := int(memory.Own)
-	block := p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
-	return p.books.Give(stream.index, stream.next().number, block)
+	return p.books.Give(stream.index, stream.next().number, p.blockOf(memory))
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.
@@ -136,6 +167,9 @@ func (p *Pool) Trim(keep uint64) error {
 
 // Close implements Layer. The device has done everything.
 func (p *Pool) Close() (first error) {
+	if p.whole != nil {
+		return p.whole.close(p.host.Lost())
+	}
 	p.mutex.Lock()
 	for address, physical := range p.mapped {
 		first = cmp.Or(first, p.device.Unmap(address))
