@@ -324,6 +324,8 @@ void fuzz_device(void) {
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
+    static const char *const pools[] = {"", "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5", "source:plain",
+                                        "source:ordered,large_segment_size_mb:2", "source:managed"};
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
     if (chance(20)) {
@@ -365,7 +367,7 @@ void fuzz_device(void) {
     options.log_events = device.logged ? 1 + below(100) : 0;
     options.guard_every = chance(30) ? 1 + below(3) : 0;
     device.pooled = chance(50);
-    options.pool = !device.pooled ? NULL : chance(50) ? "" : "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5";
+    options.pool = !device.pooled ? NULL : pools[below(sizeof pools / sizeof pools[0])];
     CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_OK);
     uint64_t most = chance(50) ? 0 : UINT64_MAX - below(1000); /* which admits everything */
     CALL(mmsb_device_budget(context, 0, most), MMSB_OK);
