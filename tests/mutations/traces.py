@@ -10,7 +10,7 @@ TRACES = Go(
     folders=("core/trace",),
     package="core/trace",
     mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
-    sound=("^TestFiles|^TestLines|^TestS|^TestTracesThatAreCutOff$|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
+    sound=("^TestFiles|^TestLines|^TestS|^TestTraces|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
     mutants=(
         Mutant(
             "taken-twice", "a block is taken where another one is live",
