@@ -102,7 +102,7 @@ type heldBlock struct {
 func newWorld(t testing.TB, o Options, capacity, addresses uint64, streams int) *world {
 	w := &world{device: newDevice(t, capacity, streams)}
 	if o.Origin.Whole() {
-		w.device.whole = [Spaces]map[uint64]uint64{{}, {}}
+		w.device.whole[Small], w.device.whole[Large] = map[uint64]uint64{}, map[uint64]uint64{}
 	}
 	w.Pool = New(o, w.device, [Spaces]uint64{addresses, addresses})
 	w.reserve(0, addresses)
