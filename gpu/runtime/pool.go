@@ -151,8 +151,8 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 			err = cmp.Or(err, p.books.Give(wait.Stream, wait.Mark, block))
 		}
 		if status.CodeOf(err) == status.InvalidState { // one of both captures
-			err = status.Errorf(status.OutOfMemory, "%d bytes for stream %d: what is free cannot be had: %v", request.Bytes, s.index,
-				err)
+			err = status.Errorf(status.OutOfMemory, "%d bytes for stream %d: what is free cannot be had: %v", request.Bytes,
+				s.index, err)
 		}
 	}
 	if err != nil {
