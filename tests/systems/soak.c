@@ -386,6 +386,7 @@ static const sampled_t table[] = {{"rss", 1.15, 16 << 20},
                                   {"uses", 1, 4},
                                   {"runtimes", 1, 6},
                                   {"reservations", 1, 0},
+                                  {"captures", 1, 0},
                                   {"store bytes", 1.1, 16 << 20},
                                   {"store snapshots", 1, 8}};
 enum { SAMPLED = sizeof table / sizeof table[0] };
