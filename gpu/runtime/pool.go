@@ -180,6 +180,10 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 		if err = s.waitFor(point{p.stream(wait.Stream), wait.Mark}); err != nil {
 			err = cmp.Or(err, p.books.Give(wait.Stream, wait.Mark, block))
 		}
+		if status.CodeOf(err) == status.InvalidState { // one of both captures
+			err = status.Errorf(status.OutOfMemory, "%d bytes for stream %d: what is free cannot be had: %v", request.Bytes,
+				s.index, err)
+		}
 	}
 	if err != nil {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
