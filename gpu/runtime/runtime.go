@@ -254,5 +254,6 @@ func (r *Runtime) close() (Leaks, error) {
 		invariant.Check(r.checkEnded())
 	}
 	leaks.Streams = r.streams.leased()
+	r.foreign.close(r)
 	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
 }

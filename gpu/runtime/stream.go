@@ -61,6 +61,7 @@ type streamTable struct {
 	runtime *Runtime
 	mutex   sync.Mutex
 	all     []*Stream
+	made    uint32            // streams that ever were: the next one's index
 	idle    map[int][]*Stream // by priority
 	inUse   int               // pooled ones that are leased
 	defined *Stream           // the device's default stream
@@ -84,7 +85,8 @@ func (t *streamTable) init(r *Runtime) {
 
 // add makes the record of a stream of the driver.
 func (t *streamTable) add(native driver.Stream, foreign bool) *Stream {
-	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: uint32(len(t.all)), seen: make(map[uint32]uint64)}
+	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: t.made, seen: make(map[uint32]uint64)}
+	t.made++
 	t.all = append(t.all, s)
 	return s
 }
