@@ -2224,7 +2224,7 @@ MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
 MMSB_API mmsb_status_t mmsb_plugin_allocate(mmsb_runtime_t runtime, uint64_t bytes, void *stream, int32_t kind, void **address);
 
 /* Frees memory behind all work of the stream so far, and behind the work that was recorded. A segment is freed behind all work of
- * the device, and stream is ignored. A failed call leaves the memory as it was.
+ * the device, and stream is ignored. NULL does nothing. A failed call leaves the memory as it was.
  * Errors: MMSB_E_NOT_FOUND (not from these functions, or freed), MMSB_E_STALE_HANDLE (its runtime has ended, and the memory with
  * it), MMSB_E_INVALID_HANDLE (no stream of the device), MMSB_E_DEVICE. Threads: any. Blocks: for a segment until the device has
  * done all queued work, else no. Since 0.1. */
