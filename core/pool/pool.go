@@ -47,7 +47,7 @@ type Pool struct {
 	planned [Spaces]uint64 // units that are on their way
 	peak    uint64         // the most units that were held, in both spaces
 
-	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
+	counts struct{ grown, moved, trimmed, waits, failures, retries, misses atomic.Uint64 }
 }
 
 // Block is what the pool gave.
@@ -144,6 +144,7 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		}
 	}
 	if err == nil {
+		p.counts.misses.Add(1)
 		return Wait{}, nil
 	}
 	p.books.Lock()
@@ -346,13 +347,14 @@ type Statistics struct {
 	Reserved, Held, LargestFree uint64
 	Grown, Moved, Trimmed       uint64 // bytes that got memory, and that lost it, of these because of Trim
 	Waits, Retries, Failures    uint64
+	Misses                      uint64 // blocks for which segments had to get memory
 }
 
 // Statistics are those of now.
 func (p *Pool) Statistics() Statistics {
 	c := &p.counts
 	s := Statistics{Grown: c.grown.Load(), Moved: c.moved.Load(), Trimmed: c.trimmed.Load(), Waits: c.waits.Load(),
-		Retries: c.retries.Load(), Failures: c.failures.Load()}
+		Retries: c.retries.Load(), Failures: c.failures.Load(), Misses: c.misses.Load()}
 	p.books.Lock()
 	defer p.books.Unlock()
 	for _, space := range p.spaces {

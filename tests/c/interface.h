@@ -474,7 +474,8 @@ FIELD_IS(mmsb_runtime_stats_t, pool_held, 168, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_largest_free, 176, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_moved, 184, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_retries, 192, 8);
-FIELD_IS(mmsb_runtime_stats_t, reserved, 200, 24);
+FIELD_IS(mmsb_runtime_stats_t, pool_misses, 200, 8);
+FIELD_IS(mmsb_runtime_stats_t, reserved, 208, 16);
 
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_IS(mmsb_tag_stats_t, live, 0, 8);

@@ -26,6 +26,7 @@ include("devices.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
+include("UnifiedMemory.jl")
 
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
@@ -55,7 +56,7 @@ export async_checkpoint!, async_name!
 export wait_record, async_wait_record
 export group
 
-for exporter in (PageAllocator, DeviceSync, DeviceFallback)
+for exporter in (PageAllocator, DeviceSync, DeviceFallback, UnifiedMemory)
     @eval using .$(nameof(exporter))
     for name in names(exporter)
         @eval export $name

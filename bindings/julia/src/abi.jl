@@ -689,7 +689,8 @@ struct mmsb_runtime_stats_t
     pool_largest_free::UInt64
     pool_moved::UInt64
     pool_retries::UInt64
-    reserved::NTuple{3,UInt64}
+    pool_misses::UInt64
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_tag_stats_t

@@ -863,7 +863,8 @@ class RuntimeStats(ctypes.Structure):
         ("pool_largest_free", c_uint64),
         ("pool_moved", c_uint64),
         ("pool_retries", c_uint64),
-        ("reserved", c_uint64 * 3),
+        ("pool_misses", c_uint64),
+        ("reserved", c_uint64 * 2),
     )
 
 
