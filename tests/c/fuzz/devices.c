@@ -324,8 +324,11 @@ void fuzz_device(void) {
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
-    static const char *const pools[] = {"", "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5", "source:plain",
-                                        "source:ordered,large_segment_size_mb:2", "source:managed",
+    static const char *const pools[] = {"",
+                                        "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5",
+                                        "source:plain",
+                                        "source:ordered,large_segment_size_mb:2",
+                                        "source:managed",
                                         "slabs:true"};
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
