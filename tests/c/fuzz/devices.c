@@ -273,7 +273,7 @@ static void device_runtime(void) {
         SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
         SAME(stats.pool_held >= (device.pooled ? stats.live : 0) && stats.pool_reserved >= stats.pool_held, 1);
         CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
-        stats.reserved[2] = 1;
+        stats.reserved[1] = 1;
         CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
         break;
     case 1:
@@ -459,8 +459,12 @@ void fuzz_device(void) {
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
-    static const char *const pools[] = {"", "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5", "source:plain",
-                                        "source:ordered,large_segment_size_mb:2", "source:managed"};
+    static const char *const pools[] = {"",
+                                        "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5",
+                                        "source:plain",
+                                        "source:ordered,large_segment_size_mb:2",
+                                        "source:managed",
+                                        "slabs:true"};
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
     if (chance(20)) {
