@@ -195,6 +195,7 @@ static const size_t sizes[] = {
     SIZE(STORE_OPTIONS, store_options),
     SIZE(STORE_INFO, store_info),
     SIZE(STORE_POINT, store_point),
+    SIZE(MEMORY_STAT, memory_stat),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -144,3 +144,10 @@ const (
 	StoreBranch = 2
 	StoreFollow = 3
 )
+
+// MMSB_PICTURE_*.
+const (
+	PictureTorch = 0
+	PictureJSON  = 1
+	PictureHTML  = 2
+)

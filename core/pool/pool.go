@@ -45,7 +45,8 @@ type Pool struct {
 	books   sync.Mutex
 	spaces  [Spaces]*space
 	planned [Spaces]uint64 // units that are on their way
-	peak    uint64         // the most units that were held, in both spaces
+	flows   [Spaces]flow
+	peaks   flow
 
 	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
 }
@@ -74,7 +75,7 @@ func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 }
 
 func spaceOf(bytes uint64) int {
-	if bytes <= mostSmall {
+	if bytes <= MostSmall {
 		return Small
 	}
 	return Large
@@ -114,14 +115,8 @@ func (p *Pool) hit(stream uint32, b *Block) (ok bool) {
 	if b.Offset, ok = s.take(stream, b.Count); !ok {
 		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
 	}
-	p.took(ok)
+	p.took(b, ok)
 	return ok
-}
-
-func (p *Pool) took(ok bool) {
-	if ok {
-		p.peak = max(p.peak, p.spaces[Small].live+p.spaces[Large].live)
-	}
 }
 
 // miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free segments; all free
@@ -152,7 +147,7 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		}
 		if ok {
 			b.Space, b.Offset = space, at
-			p.took(true)
+			p.took(b, true)
 			if behind.waits {
 				p.counts.waits.Add(1)
 			}
@@ -177,7 +172,7 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	}
 	at, ok := s.take(stream, b.Count)
 	b.Offset = at
-	p.took(ok)
+	p.took(b, ok)
 	return ok
 }
 
@@ -241,8 +236,9 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	s := p.spaces[b.Space]
 	p.planned[b.Space] -= plan.Count
 	s.back(stream, plan)
+	p.backed(b.Space, plan.Count)
 	b.Offset, ok = s.take(stream, b.Count)
-	p.took(ok)
+	p.took(b, ok)
 	return ok, nil
 }
 
@@ -251,7 +247,7 @@ func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
 	p.books.Lock()
 	defer p.books.Unlock()
 	small, large := p.spaces[Small], p.spaces[Large]
-	held := max(p.peak, small.live+large.live+more)
+	held := max(p.peaks.held.peak, small.live+large.live+more)
 	return small.backed + large.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
 }
 
@@ -283,6 +279,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 		spared := p.spaces[i].spare(units, p.source.Done)
 		for _, r := range spared {
 			p.planned[i] += r.Count
+			p.bared(i, r.Count)
 		}
 		p.books.Unlock()
 		for at, r := range spared {
@@ -291,6 +288,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
 					p.planned[i] -= left.Count
 					p.spaces[i].back(stream, left)
+					p.backed(i, left.Count)
 				}
 				p.books.Unlock()
 				return any, err
@@ -320,7 +318,11 @@ func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
 func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	return p.spaces[b.Space].give(stream, mark, b.Range)
+	err := p.spaces[b.Space].give(stream, mark, b.Range)
+	if err == nil {
+		p.gave(&b)
+	}
+	return err
 }
 
 // Trim takes memory from free segments that the device has come past, until so many bytes have any.

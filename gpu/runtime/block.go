@@ -321,7 +321,10 @@ func (b *block) withdraw(s *Stream, access Access) { b.count(s, access, -1) }
 // is named, behind all uses of the block; never does the host wait for the device. While uses are open the free is deferred until
 // the last of them ends. Errors: InvalidHandle, StaleHandle (also a second free), InvalidArgument (a stream of another runtime),
 // and those of the driver: then the block is as before, and can be freed again.
-func Free(handle uint64, on *Stream) (deferred bool, err error) {
+func Free(handle uint64, on *Stream) (deferred bool, err error) { return FreeFrom(handle, on, 0) }
+
+// FreeFrom is Free, where the caller knows the system's thread for the log.
+func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error) {
 	b, err := blocks.locked(handle)
 	if err != nil {
 		return false, err
@@ -339,6 +342,7 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
+	b.memory.Freer = thread
 	if len(b.open) > 0 {
 		b.state, b.freeOn = blockFreeing, on
 		b.countFree()

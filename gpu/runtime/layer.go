@@ -13,6 +13,7 @@ type Request struct {
 	Stream      *Stream
 	Tag         Tag
 	Reservation *Reservation // whose bytes it takes; nil = none
+	Thread      int32        // the system's thread that asks, for the log; 0 = this one
 }
 
 // Memory is what a layer gave.
@@ -21,6 +22,7 @@ type Memory struct {
 	Bytes   uint64 // those that were asked for
 	Tag     Tag
 	Own     uint64 // a layer's own word, which comes back with the memory. A layer that needs one keeps that of the layer below
+	Freer   int32  // the system's thread that freed it, for the log; 0 = this one
 }
 
 // Layer is a source of stream-ordered memory. Adaptors are layers over another: budget, statistics, log, guard, failure hook.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
@@ -20,6 +21,7 @@ type Pool struct {
 	host   Host
 	device driver.Device
 	books  *pool.Pool
+	log    *Log // nil = none
 	ranges [pool.Spaces]struct {
 		address driver.Address
 		bytes   uint64
@@ -29,6 +31,8 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
 	streams map[uint32]*Stream
+
+	made, ended atomic.Uint64 // memory of segments
 }
 
 // poolSegment is what gets memory at once.
@@ -69,6 +73,12 @@ func (p *Pool) release() (first error) {
 
 // Statistics are those of the pool.
 func (p *Pool) Statistics() pool.Statistics { return p.books.Statistics() }
+
+// Flows are what the books have given out and taken back, in each space and in all.
+func (p *Pool) Flows() (spaces [pool.Spaces]pool.Flow, all pool.Flow) { return p.books.Flows() }
+
+// Made is how often the device gave memory for a segment, and Ended how often it got it back.
+func (p *Pool) Made() (made, ended uint64) { return p.made.Load(), p.ended.Load() }
 
 // Check walks the books. Errors: Internal.
 func (p *Pool) Check() error { return p.books.Check() }
@@ -150,6 +160,7 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 		}
 	}
 	_ = p.dropIdle() // the segments have their memory; what does not end now does later
+	p.note(LogMap, space, r)
 	return nil
 }
 
@@ -164,6 +175,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		if physical, err = p.device.CreatePhysical(poolSegment); err != nil {
 			return err
 		}
+		p.made.Add(1)
 	}
 	if err := p.device.Map(address, physical); err != nil {
 		p.idle = append(p.idle, physical)
@@ -176,7 +188,18 @@ func (p *poolSource) backSegment(address driver.Address) error {
 // Bare implements pool.Source.
 func (p *poolSource) Bare(space int, r pool.Range) error {
 	first, count := p.segments(space, r)
-	return p.bare(first, count)
+	err := p.bare(first, count)
+	if err == nil {
+		p.note(LogUnmap, space, r)
+	}
+	return err
+}
+
+func (p *poolSource) note(action LogAction, space int, r pool.Range) {
+	if p.log != nil {
+		first, count := p.segments(space, r)
+		p.log.note(action, status.OK, &Memory{Address: first, Bytes: uint64(count) * poolSegment}, nil, 0)
+	}
 }
 
 // bare takes segments' memory away, for the next segments; all of them or none.
@@ -211,7 +234,9 @@ func (p *poolSource) dropIdle() (first error) {
 		if err := p.device.DestroyPhysical(physical); err != nil {
 			first = cmp.Or(first, err)
 			left = append(left, physical)
+			continue
 		}
+		p.ended.Add(1)
 	}
 	p.idle = left
 	return first

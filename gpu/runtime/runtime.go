@@ -101,6 +101,9 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 		if err := adaptor.Over(r.layer, r); err != nil {
 			return nil, cmp.Or(err, r.layer.Close())
 		}
+		if log, is := adaptor.(*Log); is && r.pool != nil {
+			r.pool.log, log.pooled = log, true
+		}
 		r.layer = adaptor
 	}
 	return r, nil

@@ -464,6 +464,10 @@ FIELD_IS(mmsb_runtime_stats_t, pool_moved, 184, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_retries, 192, 8);
 FIELD_IS(mmsb_runtime_stats_t, reserved, 200, 24);
 
+SIZE_IS(mmsb_memory_stat_t, 16);
+FIELD_IS(mmsb_memory_stat_t, name, 0, 8);
+FIELD_IS(mmsb_memory_stat_t, value, 8, 8);
+
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_IS(mmsb_tag_stats_t, live, 0, 8);
 FIELD_IS(mmsb_tag_stats_t, peak, 8, 8);
@@ -527,6 +531,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
     {MMSB_STRUCT_RUNTIME_STATS, sizeof(mmsb_runtime_stats_t)},
+    {MMSB_STRUCT_MEMORY_STAT, sizeof(mmsb_memory_stat_t)},
     {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
     {MMSB_STRUCT_BLOCK_INFO, sizeof(mmsb_block_info_t)},
     {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
@@ -717,6 +722,8 @@ static const char *const interface_calls[] = {
     "mmsb_runtime_reap",
     "mmsb_runtime_trim",
     "mmsb_runtime_log_write",
+    "mmsb_runtime_snapshot_write",
+    "mmsb_runtime_memory_stats",
     "mmsb_tag_of",
     "mmsb_runtime_tag_stats",
     "mmsb_reservation_create",

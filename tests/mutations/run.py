@@ -45,6 +45,7 @@ from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
+from pictures import PICTURE_FILES, PICTURES, WALKS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from stores import SEATS, STORES
@@ -81,6 +82,9 @@ SUBJECTS: list[Go | C] = [
     TORN_ENDS,
     NEXT_WRITERS,
     POOLS,
+    WALKS,
+    PICTURES,
+    PICTURE_FILES,
     POOL_LAYERS,
     BUILT_GRAPHS,
     MASK_CLEARS,

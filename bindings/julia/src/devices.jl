@@ -148,6 +148,42 @@ Writes the events of the runtime's log to an open file, in the CSV format of RMM
 write_runtime_log(runtime::DeviceRuntime, file::IOStream) = call(mmsb_runtime_log_write, runtime, Int32(fd(file)))
 
 """
+    get_memory_statistics(runtime)
+
+Statistics under the names of PyTorch's `torch.cuda.memory_stats`, such as `"allocated_bytes.all.current"`, as a `Dict`. Names
+that mean nothing here are left out.
+"""
+function get_memory_statistics(runtime::DeviceRuntime)
+    count = Ref{Csize_t}(0)
+    call(mmsb_runtime_memory_stats, runtime, Ptr{mmsb_memory_stat_t}(C_NULL), 0, count)
+    entries = Vector{mmsb_memory_stat_t}(undef, count[])
+    call(mmsb_runtime_memory_stats, runtime, entries, length(entries), count)
+    return Dict{String, Int}(unsafe_string(entry.name) => Int(entry.value) for entry in entries)
+end
+
+const PICTURES = Dict(".html" => MMSB_PICTURE_HTML, ".json" => MMSB_PICTURE_JSON, ".pickle" => MMSB_PICTURE_TORCH,
+    ".pkl" => MMSB_PICTURE_TORCH)
+
+"""
+    write_memory_snapshot(runtime, path)
+
+Writes a picture of a runtime's memory: its segments and blocks, and with `log_events` the events before. The ending of `path`
+chooses the form: `.html` is a page for a browser, `.pickle` (or `.pkl`) what pytorch.org/memory_viz opens, `.json` what the
+command `mmsb memory report` reads.
+"""
+function write_memory_snapshot(runtime::DeviceRuntime, path::AbstractString)
+    form = get(PICTURES, lowercase(splitext(path)[2]), nothing)
+    form === nothing && throw(ArgumentError("path is $(repr(path)); it must end in .html, .json, .pickle or .pkl"))
+    open(path, "w") do file
+        write_memory_snapshot(runtime, file, form)
+    end
+    return nothing
+end
+
+write_memory_snapshot(runtime::DeviceRuntime, file::IOStream, form::Integer) =
+    call(mmsb_runtime_snapshot_write, runtime, Int32(fd(file)), Int32(form))
+
+"""
     reserve_bytes!(runtime, bytes)
 
 Reserves bytes of the budget for later blocks and returns the handle of the reservation, which `end_reservation!` ends.

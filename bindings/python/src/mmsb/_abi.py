@@ -112,6 +112,7 @@ STRUCT_GUARD_REPORT = 34
 STRUCT_STORE_OPTIONS = 35
 STRUCT_STORE_INFO = 36
 STRUCT_STORE_POINT = 37
+STRUCT_MEMORY_STAT = 38
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -177,6 +178,9 @@ PATH_SEVERAL_SWITCHES = 20
 PATH_HOST_BRIDGE = 30
 PATH_NUMA_NODE = 40
 PATH_ACROSS_SYSTEM = 50
+PICTURE_TORCH = 0
+PICTURE_JSON = 1
+PICTURE_HTML = 2
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
@@ -284,6 +288,7 @@ PATH = {
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
+PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -849,6 +854,13 @@ class RuntimeStats(ctypes.Structure):
     )
 
 
+class MemoryStat(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("value", c_uint64),
+    )
+
+
 class TagStats(ctypes.Structure):
     _fields_ = (
         ("live", c_uint64),
@@ -918,6 +930,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_TELEMETRY: Telemetry,
     STRUCT_RUNTIME_OPTIONS: RuntimeOptions,
     STRUCT_RUNTIME_STATS: RuntimeStats,
+    STRUCT_MEMORY_STAT: MemoryStat,
     STRUCT_TAG_STATS: TagStats,
     STRUCT_BLOCK_INFO: BlockInfo,
     STRUCT_ACCESS: Access,
@@ -1135,6 +1148,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_runtime_reap": (c_int32, (c_uint64,)),
     "mmsb_runtime_trim": (c_int32, (c_uint64, c_uint64)),
     "mmsb_runtime_log_write": (c_int32, (c_uint64, c_int32)),
+    "mmsb_runtime_snapshot_write": (c_int32, (c_uint64, c_int32, c_int32)),
+    "mmsb_runtime_memory_stats": (c_int32, (c_uint64, POINTER(MemoryStat), c_size_t, POINTER(c_size_t))),
     "mmsb_tag_of": (c_int32, (c_char_p, POINTER(c_uint32))),
     "mmsb_runtime_tag_stats": (c_int32, (c_uint64, c_uint32, POINTER(TagStats))),
     "mmsb_reservation_create": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),

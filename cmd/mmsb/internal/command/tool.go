@@ -75,7 +75,8 @@ func (r *run) root() *cobra.Command {
 		Short:   "inspect, verify and convert snapshots, journals and stores of libmmsb",
 		Long: `mmsb shows the snapshots, journals and stores that programs with libmmsb write, checks every byte of them,
 compares them, extracts pages and makes new snapshots of them. It reads snapshots of versions 3 and 2, and never changes a file
-that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use.
+that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use, and draws pictures of what
+programs have on them.
 
 Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decimal, or in hexadecimal with 0x.
 
@@ -87,7 +88,7 @@ Exit codes: ` + ExitCodes,
 	}
 	root.SetVersionTemplate("mmsb {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
-	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.version(), r.completion())
+	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.memory(), r.version(), r.completion())
 	return root
 }
 
