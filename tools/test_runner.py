@@ -29,6 +29,7 @@ SUITES = [
     "test-python",
     "test-c",
     "test-tsan",
+    "test-pictures",
     "test-crash",
     "test-kernels",
     "test-wheel",
