@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -18,20 +19,28 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0  # seconds for one answer
 
 
+def pipe_above_4() -> tuple[int, int]:
+    low = os.pipe()
+    read, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
+    for end in low:
+        os.close(end)
+    return read, write
+
+
 class Chromium:
     """A browser with one page, of 1400 × 1000 pixels."""
 
     def __init__(self) -> None:
         self.profile = tempfile.mkdtemp(prefix="mmsb-chromium-")
-        to_read, self.to = os.pipe()
-        self.answers, from_write = os.pipe()
-        # The protocol is on descriptors 3 and 4.
+        # The protocol is on descriptors 3 and 4, which these must not be before they are moved there.
+        to_read, self.to = pipe_above_4()
+        self.answers, from_write = pipe_above_4()
         self.process = subprocess.Popen(
             [
-                "sh",
+                "bash",
                 "-c",
                 f'exec "$@" 3<&{to_read} 4>&{from_write}',
-                "sh",
+                "bash",
                 str(ROOT / "build" / "bin" / "chromium"),
                 "--headless",
                 "--no-sandbox",
