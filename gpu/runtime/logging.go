@@ -23,7 +23,7 @@ type Log struct {
 	mutex sync.Mutex
 	ring  []LogRecord
 	next  uint64 // number of the next event; the ring has the last len(ring) of them
-	now   int64  // the time, a millisecond old at most; 0 = nobody moves it on
+	now   int64  // the time of the last tick; 0 = nobody moves it on
 
 	pooled bool // releases are not noted: in a pool memory is free to its stream at once
 }
@@ -54,7 +54,7 @@ func (a LogAction) String() string { return logActions[a] }
 // LogRecord is one event, in the order of Number. Bytes of a failed allocation are those that were asked for, its address is 0.
 type LogRecord struct {
 	Number  uint64 // from 1 on, without gaps
-	Time    int64  // nanoseconds since 1970, to a millisecond
+	Time    int64  // nanoseconds since 1970, to about a millisecond
 	Thread  int32  // the system's thread; of a release or a segment 0
 	Action  LogAction
 	Code    status.Code

@@ -44,7 +44,7 @@ export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
 export async_verify_snapshot, async_compact_snapshot, async_diff_snapshots
 export get_devices, DeviceRuntime, DeviceStream, DeviceBlock
 export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
-export get_memory_statistics, write_memory_snapshot
+export get_memory_statistics, get_memory_snapshot, write_memory_snapshot
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!

@@ -161,6 +161,65 @@ function get_memory_statistics(runtime::DeviceRuntime)
     return Dict{String, Int}(unsafe_string(entry.name) => Int(entry.value) for entry in entries)
 end
 
+"""
+    get_memory_snapshot(runtime)
+
+A picture of a runtime's memory in the schema of PyTorch's `torch.cuda.memory._snapshot`, as a `Dict` with `"segments"` and
+`"device_traces"`: its segments and blocks, and with `log_events` the events before.
+"""
+get_memory_snapshot(runtime::DeviceRuntime) =
+    mktemp() do _, file
+        write_memory_snapshot(runtime, file, MMSB_PICTURE_TORCH)
+        read_pickle(seekstart(file))
+    end
+
+"Reads the opcodes of pickles that core/picture/pickle.go writes."
+function read_pickle(file::IO)
+    stack, marks, memo = Any[], Int[], Dict{UInt32, Any}()
+    number() = ltoh(read(file, UInt32))
+    while true
+        opcode = read(file, UInt8)
+        if opcode == 0x80 # the protocol
+            read(file, UInt8)
+        elseif opcode == UInt8('}')
+            push!(stack, Dict{String, Any}())
+        elseif opcode == UInt8(']')
+            push!(stack, Any[])
+        elseif opcode == UInt8('(')
+            push!(marks, length(stack))
+        elseif opcode == UInt8('u')
+            at = pop!(marks)
+            for i in at+1:2:length(stack)
+                stack[at][stack[i]] = stack[i+1]
+            end
+            resize!(stack, at)
+        elseif opcode == UInt8('e')
+            at = pop!(marks)
+            append!(stack[at], stack[at+1:end])
+            resize!(stack, at)
+        elseif opcode == UInt8('X')
+            push!(stack, String(read(file, number())))
+        elseif opcode == UInt8('J')
+            push!(stack, Int(number()))
+        elseif opcode == 0x8a
+            push!(stack, foldr((byte, sum) -> sum << 8 | byte, read(file, read(file, UInt8)); init = 0))
+        elseif opcode == 0x88 || opcode == 0x89
+            push!(stack, opcode == 0x88)
+        elseif opcode == 0x86
+            second = pop!(stack)
+            push!(stack, (pop!(stack), second))
+        elseif opcode == UInt8('r')
+            memo[number()] = stack[end]
+        elseif opcode == UInt8('j')
+            push!(stack, memo[number()])
+        elseif opcode == UInt8('.')
+            return pop!(stack)
+        else
+            throw(ArgumentError("pickle has the unknown opcode $opcode"))
+        end
+    end
+end
+
 const PICTURES = Dict(".html" => MMSB_PICTURE_HTML, ".json" => MMSB_PICTURE_JSON, ".pickle" => MMSB_PICTURE_TORCH,
     ".pkl" => MMSB_PICTURE_TORCH)
 

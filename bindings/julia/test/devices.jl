@@ -108,6 +108,14 @@ end
             text = read(joinpath(folder, name), String)
             @test startswith(text, begins) && occursin("weights", text)
         end
+        picture = get_memory_snapshot(runtime)
+        @test sort(collect(keys(picture))) == ["device_traces", "segments"]
+        @test all(s -> s["total_size"] == sum(b["size"] for b in s["blocks"]), picture["segments"])
+        blocks = [b for s in picture["segments"] for b in s["blocks"] if b["address"] == UInt(block.address)]
+        @test length(blocks) == 1 && blocks[1]["state"] == "active_allocated" && blocks[1]["requested_size"] == 1000
+        @test blocks[1]["frames"][1]["name"] == "weights" && blocks[1]["frames"][1]["line"] > 0
+        @test [event["action"] for event in picture["device_traces"][1]] == ["segment_map", "alloc"]
+        @test picture["segments"][1]["segment_pool_id"] == (0, 0) && picture["segments"][1]["is_expandable"]
         @test thrown(() -> write_memory_snapshot(runtime, joinpath(folder, "picture"))) isa ArgumentError
         @test !ispath(joinpath(folder, "picture"))
         @test open(file -> thrown(() -> write_memory_snapshot(runtime, file, 3)), joinpath(folder, "d"), "w") isa MMSBError
