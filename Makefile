@@ -30,7 +30,7 @@ export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
 # NVML's header, which tests of gpu/nvml read, declares what is deprecated.
-HEADERS := $(shell cat include/*.h native/*.h kernels/* | sha256sum | cut -c 1-16)
+HEADERS := $(shell cat include/*.h native/*.h gpu/blocks/*.h kernels/* | sha256sum | cut -c 1-16)
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations -DMMSB_HEADERS_$(HEADERS)
 export PYTHONDONTWRITEBYTECODE := 1
 export MMSB_LIBRARY := $(CURDIR)/build/libmmsb.so
@@ -255,6 +255,11 @@ SCHEDULES ?= 1000000
 simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1000000 of eight; SEED= repeats a run
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
 	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
+
+PROGRAMS ?= 34000
+.PHONY: pools
+pools: $(STAMPS)/tools ## PROGRAMS=34000 random programs of a pool's user, ten million operations; SEED= is the first one
+	@MMSB_PROGRAMS=$(PROGRAMS) MMSB_SEED=$(or $(SEED),0) go test -v -timeout 0 -count 1 -run TestRandomPrograms ./core/pool
 
 HISTORIES ?= 10000
 .PHONY: histories

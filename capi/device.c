@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "blocks.h"
 #include "door.h"
 
 #include "_cgo_export.h"
@@ -12,6 +13,21 @@ mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devic
     DOOR_ARRAY(devices, capacity);
     DOOR_POINTER(count);
     return mmsbgo_device_list(context, devices, capacity, count);
+}
+
+mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device, uint64_t bytes) {
+    DOOR_ENTER();
+    return mmsbgo_device_budget(context, device, bytes);
+}
+
+void mmsb_device_memory_init(mmsb_device_memory_t *memory) {
+    DOOR_INIT(memory);
+}
+
+mmsb_status_t mmsb_device_memory(mmsb_context_t context, int32_t device, mmsb_device_memory_t *memory) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_device_memory_t", memory, 0);
+    return mmsbgo_device_memory(context, device, memory);
 }
 
 /* ---------------------------------------------------------------------------------------------------- runtimes ---- */
@@ -192,17 +208,24 @@ static int32_t door_thread(void) {
     return thread;
 }
 
-mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
-                                  mmsb_block_t *block, void **address) {
+DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
+                                             mmsb_block_t *block, void **address) {
     DOOR_ENTER();
     DOOR_POINTER(block);
     DOOR_POINTER(address);
+    if (MMSB__LIKELY(reservation == 0) && mmsb__block_hit(stream, bytes, tag, block, (uintptr_t *)address))
+        return MMSB_OK;
     return mmsbgo_block_allocate(stream, bytes, tag, reservation, door_thread(), block, (uintptr_t *)address);
 }
 
-mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
+DOOR_QUICK mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
     DOOR_ENTER_TO_END();
     DOOR_OPTIONAL(deferred);
+    if (MMSB__LIKELY(stream == 0) && mmsb__block_cache(block)) {
+        if (deferred)
+            *deferred = 0;
+        return MMSB_OK;
+    }
     if (block == 0)
         return MMSB_OK;
     return mmsbgo_block_free(block, stream, door_thread(), deferred);

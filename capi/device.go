@@ -79,6 +79,27 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 	to.ordered_memory, to.managed_memory = number(d.OrderedMemory), number(d.ManagedMemory)
 }
 
+//export mmsbgo_device_budget
+func mmsbgo_device_budget(context C.mmsb_context_t, device C.int32_t, bytes C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onDevices(context, func(set *devices.Set) error { return set.SetBudget(int(device), uint64(bytes)) })
+}
+
+//export mmsbgo_device_memory
+func mmsbgo_device_memory(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_device_memory_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onDevices(context, func(set *devices.Set) error {
+		m, err := set.Memory(int(device))
+		if err != nil {
+			return err
+		}
+		to.runtimes, to.budget, to.charged = C.uint32_t(m.Runtimes), C.uint64_t(m.Budget), C.uint64_t(m.Charged)
+		to.charged_peak, to.pool_free = C.uint64_t(m.Peak), C.uint64_t(m.Free)
+		to.asked, to.helped, to.returned = C.uint64_t(m.Asked), C.uint64_t(m.Helped), C.uint64_t(m.Returned)
+		return nil
+	})
+}
+
 //export mmsbgo_runtime_shared
 func mmsbgo_runtime_shared(context C.mmsb_context_t, device C.int32_t, to *C.mmsb_runtime_t) (code C.mmsb_status_t) {
 	defer guard(&code)
@@ -140,6 +161,8 @@ func mmsbgo_runtime_stats(h C.mmsb_runtime_t, stats *C.mmsb_runtime_stats_t) (co
 		stats.pool_reserved, stats.pool_held = C.uint64_t(s.Pool.Reserved), C.uint64_t(s.Pool.Held)
 		stats.pool_largest_free, stats.pool_moved = C.uint64_t(s.Pool.LargestFree), C.uint64_t(s.Pool.Moved)
 		stats.pool_retries = C.uint64_t(s.Pool.Retries)
+		stats.sleeping, stats.sleeping_kept = C.uint64_t(s.Pool.Sleeping), C.uint64_t(s.Pool.Kept)
+		stats.sleeping_copied = C.uint64_t(s.Pool.Copied)
 		return nil
 	})
 }
@@ -336,7 +359,7 @@ func mmsbgo_block_info(h C.mmsb_block_t, to *C.mmsb_block_info_t) (code C.mmsb_s
 		to.device = C.int32_t(info.Stream.Runtime().Device().Info().Ordinal)
 		*(*uintptr)(unsafe.Pointer(&to.address)) = uintptr(info.Address)
 		to.bytes, to.stream = C.uint64_t(info.Bytes), C.mmsb_stream_t(info.Stream.Handle())
-		to.tag, to.uses = C.mmsb_tag_t(info.Tag), C.uint32_t(info.Uses)
+		to.tag, to.uses, to.asleep = C.mmsb_tag_t(info.Tag), C.uint32_t(info.Uses), C.uint64_t(number(info.Asleep))
 	}
 	return failed(err)
 }

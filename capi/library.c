@@ -195,6 +195,8 @@ static const size_t sizes[] = {
     SIZE(STORE_OPTIONS, store_options),
     SIZE(STORE_INFO, store_info),
     SIZE(STORE_POINT, store_point),
+    SIZE(DEVICE_MEMORY, device_memory),
+    SIZE(SLEEP_OPTIONS, sleep_options),
     SIZE(MEMORY_STAT, memory_stat),
 };
 

@@ -3,7 +3,7 @@
 package main
 
 /*
-#cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include -I${SRCDIR}/../native
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include -I${SRCDIR}/../native -I${SRCDIR}/../gpu/blocks
 #cgo linux LDFLAGS: -Wl,--wrap=pthread_getattr_np -lpthread
 #include "mmsb.h"
 

@@ -128,6 +128,7 @@ typedef uint64_t mmsb_reservation_t; /* reserved bytes of a runtime's budget */
 typedef uint64_t mmsb_stream_t;      /* a queue of work on a device */
 typedef uint64_t mmsb_block_t;       /* device memory that was allocated from a runtime */
 typedef uint64_t mmsb_use_t;         /* queued work that reads or writes blocks */
+typedef uint64_t mmsb_capture_t;     /* streams that record work for a graph, and the memory of what is allocated in it */
 typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see mmsb_tag_of */
 
 /* The highest four bits of a handle are its kind. */
@@ -140,6 +141,7 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_USE 9
 #define MMSB_KIND_RUNTIME 11
 #define MMSB_KIND_RESERVATION 12
+#define MMSB_KIND_CAPTURE 13
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas that the library owns; they are pointers, not handles */
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
@@ -282,7 +284,9 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_STORE_OPTIONS 35
 #define MMSB_STRUCT_STORE_INFO 36
 #define MMSB_STRUCT_STORE_POINT 37
-#define MMSB_STRUCT_MEMORY_STAT 38
+#define MMSB_STRUCT_DEVICE_MEMORY 38
+#define MMSB_STRUCT_SLEEP_OPTIONS 39
+#define MMSB_STRUCT_MEMORY_STAT 40
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -386,7 +390,7 @@ MMSB_API mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *curs
  * *released (may be NULL) is the number of bytes. Without this call the context keeps the memory of pages of up to 4096 bytes,
  * keeps that of pages of up to 1 MiB for 5 to 10 seconds, and gives that of larger pages back at once. An allocation that would
  * exceed memory_limit takes what it needs from kept memory. Both empty the guard's quarantine. File space that is kept for DISK
- * pages goes back, too; *released does not count it.
+ * pages goes back, too, and memory that the shared runtimes of the context's devices keep; *released does not count these.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_trim(mmsb_context_t context, uint64_t *released);
 
@@ -1767,6 +1771,39 @@ typedef struct mmsb_device_info {
  * Blocks: until each device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
 
+#define MMSB_DEVICE_HOST (-1) /* in the two functions below: host memory that devices can access, of PINNED pages and copies */
+
+/* Sets a budget: the most bytes of a device's memory that this process takes for its runtimes and pages, whichever context they
+ * belong to, all together. 0 = no budget. It can change at any time. What is taken beyond a lower budget stays, and no more is
+ * taken until enough is given back; free segments of pools are given back at once. A request beyond the budget first makes the
+ * other runtimes of the device give back what they keep, then it is MMSB_E_LIMIT. Blocks of a pool that had their memory before
+ * are not counted again. A runtime's own budget holds, too. The budget of a simulated device ends with its context.
+ * Errors: handle errors, MMSB_E_NO_DEVICE, MMSB_E_DEVICE. Threads: any. Blocks: until the device is open. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device, uint64_t bytes);
+
+typedef struct mmsb_device_memory {
+    uint32_t struct_size;
+    uint32_t runtimes; /* of the device in this process */
+    uint64_t budget;   /* bytes; 0 = none */
+    /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages and
+     * memory for copies. The guard's are not counted. */
+    uint64_t charged;
+    uint64_t charged_peak; /* largest value of charged */
+    uint64_t pool_free;    /* bytes of charged that pools keep and no block has */
+    uint64_t asked;        /* requests that made other runtimes give back what they keep, since the device's first runtime */
+    uint64_t helped;       /* those of asked that had their memory then */
+    uint64_t returned;     /* bytes that were given back for others */
+    uint64_t reserved[4];
+} mmsb_device_memory_t;
+
+/* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_device_memory_init(mmsb_device_memory_t *memory);
+
+/* What this process has taken of a device's memory for runtimes and pages, of all its contexts.
+ * Errors: as mmsb_device_budget; MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: as mmsb_device_budget.
+ * Since 0.1. */
+MMSB_API mmsb_status_t mmsb_device_memory(mmsb_context_t context, int32_t device, mmsb_device_memory_t *memory);
+
 /* An NVLink that is up. */
 typedef struct mmsb_link {
     int32_t number;
@@ -1854,11 +1891,12 @@ typedef struct mmsb_runtime_options {
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_runtime_options_init(mmsb_runtime_options_t *options);
 
-/* The shared runtime of a device, which its pages use, too: without budget, log and guard. Each call returns the same handle. The
+/* The shared runtime of a device, which its pages use, too: without budget, log and guard; with a pool where the device has
+ * virtual memory. The end of a context that had pages there gives back its free segments. Each call returns the same handle. The
  * runtime of a simulated device ends with the context, that of a driver's device with mmsb_shutdown; its streams and blocks end
  * with it.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED (no
- * stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED
+ * (neither virtual nor stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t device, mmsb_runtime_t *runtime);
 
 /* Creates a runtime of the program's own. options may be NULL.
@@ -1903,6 +1941,9 @@ typedef struct mmsb_runtime_stats {
     uint64_t pool_largest_free; /* bytes of the largest free piece; what is free in other places can be moved there */
     uint64_t pool_moved;        /* bytes of segments that were moved, or given back, since the runtime began */
     uint64_t pool_retries;      /* how often memory was missing until all free segments were moved */
+    uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
+    uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
+    uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
     uint64_t reserved[3];
 } mmsb_runtime_stats_t;
 
@@ -1956,7 +1997,8 @@ typedef struct mmsb_memory_stat {
  *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; like requested_bytes only current
  * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
  * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
- * Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one moment if no
+ * What streams give out again by themselves the pool does not count: allocated and freed of all but allocation.all are of what the
+ * pool gave. Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one moment if no
  * other thread uses the runtime.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short, longer with many blocks.
  * Since 0.1. */
@@ -2006,15 +2048,16 @@ MMSB_API mmsb_status_t mmsb_stream_wrap(mmsb_runtime_t runtime, void *native, mm
 
 /* Ends the lease of a stream, or the registration of a wrapped one. Queued work goes on, and later work stays ordered behind it.
  * Blocks that were allocated on the stream stay.
- * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_destroy(mmsb_stream_t stream);
 
 /* The driver's stream, for queuing work. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native);
 
 /* Waits until all work that is queued on the stream is done. timeout_ns 0 = do not wait.
- * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the
- * work is done or the time is over. Since 0.1. */
+ * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the work is done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns);
 
 /* Queues a copy of bytes between any two of device memory and host memory. The ranges must not overlap. Host memory must stay
@@ -2029,22 +2072,23 @@ MMSB_API mmsb_status_t mmsb_stream_fill(mmsb_stream_t stream, void *address, uin
 
 /* A ticket that is done when all work queued on the stream so far is done, no matter who queued it. It can be polled, waited for,
  * watched by an event loop and named in the after of other work. It cannot be cancelled. The end of the runtime ends it, too.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no.
- * Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_record(mmsb_stream_t stream, mmsb_ticket_t *ticket);
 
 /* Makes work that is queued on the stream from now on run behind a ticket of mmsb_stream_record, which may belong to another
  * device. The device waits, not the host.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a ticket of other work; simulated devices of another context), MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a ticket of other work; simulated devices of another context),
+ * MMSB_E_INVALID_STATE (a stream captures, and the other one is not in its capture), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket);
 
 /* Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. Work queued on this stream
  * may use it at once, work on other streams within a use. tag: 0, or from mmsb_tag_of. reservation: 0 = none, else the bytes are
  * taken from it. *address is a device address, which the host must not access.
  * Errors: handle errors (stream, reservation), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
- * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_STATE (the
+ * tag sleeps), MMSB_E_BUSY (it falls asleep or wakes), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                            mmsb_block_t *block, void **address);
 
@@ -2052,7 +2096,7 @@ MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes,
  * *deferred (may be NULL) is 1 if a use is open: the end of the last open use then frees the memory. A failed call leaves the
  * block as it was.
  * Errors: handle errors (a second free: MMSB_E_STALE_HANDLE), MMSB_E_INVALID_ARGUMENT (a stream of another runtime),
- * MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
+ * MMSB_E_INVALID_STATE (as mmsb_use_begin, of captures), MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred);
 
 typedef struct mmsb_block_info {
@@ -2062,8 +2106,9 @@ typedef struct mmsb_block_info {
     uint64_t bytes;
     mmsb_stream_t stream; /* the stream it was allocated on; 0 if that was destroyed */
     mmsb_tag_t tag;
-    uint32_t uses; /* open uses: begun and not ended */
-    uint64_t reserved[4];
+    uint32_t uses;   /* open uses: begun and not ended */
+    uint64_t asleep; /* 1 = its tag sleeps: it has its address, and no memory */
+    uint64_t reserved[3];
 } mmsb_block_info_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2072,6 +2117,77 @@ MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
 /* The properties of a block.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
+
+/* Sleep: the memory of whole tags goes back to the device, for another model or process, and comes again, while every block keeps
+ * its handle and its address. It needs a pool, and a runtime without a guard. mmsb_pool_partition comes first, before the blocks
+ * are allocated: the segments of such a tag have no other blocks. */
+
+/* Gives a tag segments of its own in the runtime's pool: blocks that are allocated with it from now on can sleep, those from
+ * before cannot. A tag that has them keeps them. It takes addresses of twice the device's memory.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (an unknown tag), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 such tags and
+ * captures), MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_partition(mmsb_runtime_t runtime, mmsb_tag_t tag);
+
+#define MMSB_SLEEP_DROP 1 /* the bytes of the blocks are not kept: after the wake they are not defined */
+#define MMSB_SLEEP_KEEP 2 /* they are kept in pinned memory of the host */
+#define MMSB_SLEEP_FILE 3 /* they are kept in a file without a name, which ends with the wake or the process */
+
+typedef struct mmsb_sleep_options {
+    uint32_t struct_size;
+    int32_t mode;        /* MMSB_SLEEP_KEEP; MMSB_SLEEP_* */
+    const char *folder;  /* NULL; the directory of the file of MMSB_SLEEP_FILE, which needs one; NULL for the other modes */
+    uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; for work that is queued; 0 = do not wait */
+    uint64_t reserved[4];
+} mmsb_sleep_options_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
+
+/* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything that
+ * is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither used nor
+ * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
+ * the budget. options may be NULL. Each kept byte is copied once.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
+ * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
+ * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY (pinned
+ * memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
+ * for queued work, at most timeout_ns, and for the copies. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
+                                       const mmsb_sleep_options_t *options);
+
+/* Gives tags their memory again, at the same addresses: all of them, or none and everything sleeps as before. Where the device
+ * has too little, free segments of the pool give theirs. The kept bytes are there when it returns.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_UNSUPPORTED, MMSB_E_INVALID_STATE (a
+ * tag does not sleep), MMSB_E_BUSY (another call puts it to sleep or wakes it), MMSB_E_OUT_OF_MEMORY and MMSB_E_LIMIT (the text
+ * has the bytes that are needed, have memory and are held), MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads:
+ * any. Blocks: for the copies. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_pool_wake(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count);
+
+/* Begins a capture: the time in which the program lets streams record work for a graph (cuStreamBeginCapture) instead of doing
+ * it. Blocks that are allocated on these streams in this time, whatever their tag, come from memory of the capture's own. What is
+ * freed of it is given out again only in the capture, until mmsb_capture_destroy: a graph uses its addresses whenever it runs.
+ * The streams wait for everything that is queued on the runtime's other streams. Order: this call, the driver's begin in its
+ * relaxed mode, work, the driver's end, mmsb_capture_end. Within a capture its streams may wait for each other by uses; work
+ * outside cannot be ordered behind them, nor they behind it. mmsb_stream_wait, mmsb_stream_record and mmsb_stream_destroy of such
+ * a stream are MMSB_E_INVALID_STATE.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (count is 0; a stream twice, or of another runtime), MMSB_E_INVALID_STATE (a
+ * stream captures), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 captures and tags of mmsb_pool_partition),
+ * MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_begin(const mmsb_stream_t *streams, size_t count, mmsb_capture_t *capture);
+
+/* Begins another capture with the memory of one that has ended: several graphs, of which no two run at a time, share it.
+ * Errors: as mmsb_capture_begin, without MMSB_E_LIMIT and MMSB_E_OUT_OF_MEMORY; MMSB_E_INVALID_STATE (it has not ended). Threads:
+ * any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_resume(mmsb_capture_t capture, const mmsb_stream_t *streams, size_t count);
+
+/* Ends the capture: its streams do work again. Its memory stays apart.
+ * Errors: handle errors, MMSB_E_INVALID_STATE (it has ended). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_end(mmsb_capture_t capture);
+
+/* Says that the graph will not run again: what was freed of the capture's memory serves all, blocks of it stay until they are
+ * freed. A capture that has not ended ends. The runtime's end destroys its captures.
+ * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_capture_destroy(mmsb_capture_t capture);
 
 #define MMSB_ACCESS_READ 1
 #define MMSB_ACCESS_WRITE 2
@@ -2087,8 +2203,9 @@ typedef struct mmsb_access {
  * until mmsb_use_end. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
  * index of the first block that cannot be used.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
- * on another stream is open: its work is not queued yet, so the stream cannot wait for it), MMSB_E_LIMIT, MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
+ * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
+ * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
 

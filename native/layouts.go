@@ -10,12 +10,7 @@ package native
 */
 import "C"
 
-import (
-	"fmt"
-	"reflect"
-	"strings"
-	"unsafe"
-)
+import "unsafe"
 
 // Go and C have the same number of leaves.
 var _ = [1]struct{}{}[unsafe.Sizeof(Base{})-unsafe.Sizeof(C.mmsb__saved)]
@@ -40,20 +35,3 @@ func layouts() [][2]any {
 
 // otherNames are fields that C names otherwise: unions have no name.
 var otherNames = map[string]string{"TimestampNanoseconds": "timestamp_ns", "User": "anon0", "_": "reserved"}
-
-// difference is the first field of a struct of Go that C names otherwise, or has at another place or in another size; "" is none.
-func difference(ours, theirs any) string {
-	a, b := reflect.TypeOf(ours), reflect.TypeOf(theirs)
-	if a.NumField() != b.NumField() || a.Size() != b.Size() {
-		return fmt.Sprintf("%v has %d fields and %d bytes, %v %d and %d", a, a.NumField(), a.Size(), b, b.NumField(), b.Size())
-	}
-	for i := range a.NumField() {
-		x, y := a.Field(i), b.Field(i)
-		named := y.Name == otherNames[x.Name] || strings.EqualFold(x.Name, strings.ReplaceAll(y.Name, "_", ""))
-		if !named || x.Offset != y.Offset || x.Type.Size() != y.Type.Size() {
-			return fmt.Sprintf("%v.%s has %d bytes at %d, %v.%s %d at %d", a, x.Name, x.Type.Size(), x.Offset, b, y.Name,
-				y.Type.Size(), y.Offset)
-		}
-	}
-	return ""
-}

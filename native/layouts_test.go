@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"libmmsb/core/layout"
 )
 
 func TestGoAndCHaveTheSameLayouts(t *testing.T) {
 	for _, pair := range layouts() {
-		assert.Empty(t, difference(pair[0], pair[1]))
+		assert.Empty(t, layout.Difference(pair[0], pair[1], otherNames))
 	}
 }
 
@@ -33,8 +35,8 @@ func TestADifferentLayoutIsFound(t *testing.T) {
 			Generation, CRC, More uint32
 		}
 	)
-	assert.Contains(t, difference(Saved{}, otherName{}), "Length")
-	assert.Contains(t, difference(Saved{}, otherPlace{}), ".Version")
-	assert.Contains(t, difference(Saved{}, otherSize{}), ".Generation")
-	assert.Contains(t, difference(Saved{}, oneMore{}), "6 and 40")
+	assert.Contains(t, layout.Difference(Saved{}, otherName{}, otherNames), "Length")
+	assert.Contains(t, layout.Difference(Saved{}, otherPlace{}, otherNames), ".Version")
+	assert.Contains(t, layout.Difference(Saved{}, otherSize{}, otherNames), ".Generation")
+	assert.Contains(t, layout.Difference(Saved{}, oneMore{}, otherNames), "6 and 40")
 }

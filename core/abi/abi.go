@@ -17,6 +17,7 @@ const (
 	KindUse         = 9
 	KindRuntime     = 11
 	KindReservation = 12
+	KindCapture     = 13
 	KindDelta       = 4
 	KindMemory      = 5
 )
@@ -143,6 +144,18 @@ const (
 	StoreRead   = 1
 	StoreBranch = 2
 	StoreFollow = 3
+)
+
+// MMSB_DEVICE_*.
+const (
+	DeviceHost = -1
+)
+
+// MMSB_SLEEP_*.
+const (
+	SleepDrop = 1
+	SleepKeep = 2
+	SleepFile = 3
 )
 
 // MMSB_PICTURE_*.

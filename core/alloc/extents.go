@@ -28,7 +28,7 @@ type extent struct {
 	offset, count          uint64
 	mark                   uint64 // of a free one: the largest that units of it were freed with
 	previous, next         uint32
-	olderFree, youngerFree uint32
+	olderFree, youngerFree uint32 // of an allocated one, olderFree is the next one in its list of allocated
 	bin                    uint32 // of a free one
 	free                   bool
 }
@@ -46,17 +46,26 @@ type bin struct {
 type Extents struct {
 	limit     uint64
 	used      uint64
-	turn      invariant.Turn    // of walks over everything
-	extents   []extent          // the one at index 0 is not used
-	unused    uint32            // extents to be used again, in a list by next
-	last      uint32            // the extent that ends at the limit
-	allocated map[uint64]uint32 // the allocated extents by offset
-	bins      []*bin            // nil: it never had an extent
+	turn      invariant.Turn // of walks over everything
+	extents   []extent       // the one at index 0 is not used
+	unused    uint32         // extents to be used again, in a list by next
+	last      uint32         // the extent that ends at the limit
+	allocated allocated
+	bins      []*bin // nil: it never had an extent
 }
+
+// allocated finds the allocated extents by offset: lists of those with one hash, which are rarely longer than one or two. A map
+// of Go would cost more than all the rest of Allocate and Free.
+type allocated struct {
+	count int
+	first []uint32 // of each list; as many as extents, rounded up to a power of two
+}
+
+const fewestLists = 16
 
 // NewExtents makes a space of limit units, all free.
 func NewExtents(limit uint64) *Extents {
-	e := &Extents{extents: make([]extent, 1), allocated: map[uint64]uint32{}, bins: []*bin{new(bin)}}
+	e := &Extents{extents: make([]extent, 1), bins: []*bin{new(bin)}}
 	if limit > 0 {
 		e.extend(limit)
 	}
@@ -141,7 +150,7 @@ func (e *Extents) carve(index uint32, offset, count uint64) {
 		e.list(e.split(index, count))
 	}
 	e.extents[index].free = false
-	e.allocated[offset] = index
+	e.know(index)
 	e.used += count
 	if invariant.Enabled {
 		e.changed()
@@ -216,14 +225,16 @@ func (e *Extents) Free(offset, count uint64) error { return e.FreeTo(0, 0, offse
 
 // FreeTo is Free to a bin, with a mark. Where free extents become one, it has the larger mark.
 func (e *Extents) FreeTo(number uint32, mark, offset, count uint64) error {
-	index, found := e.allocated[offset]
-	if !found {
+	link := e.find(offset)
+	if link == nil {
 		return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
 	}
+	index := *link
 	if actual := e.extents[index].count; actual != count {
 		return status.Errorf(status.InvalidArgument, "the extent at unit %d has %d units, not %d", offset, actual, count)
 	}
-	delete(e.allocated, offset)
+	*link = e.extents[index].olderFree
+	e.allocated.count--
 	e.used -= count
 	e.extents[index].bin, e.extents[index].mark = number, mark
 	if next := e.extents[index].next; e.isFreeIn(next, number) {
@@ -242,8 +253,57 @@ func (e *Extents) FreeTo(number uint32, mark, offset, count uint64) error {
 	return nil
 }
 
+// find is what points to the allocated extent at an offset; nil = there is none.
+func (e *Extents) find(offset uint64) *uint32 {
+	if e.allocated.count == 0 {
+		return nil
+	}
+	link := e.allocated.listOf(offset)
+	for *link != 0 && e.extents[*link].offset != offset {
+		link = &e.extents[*link].olderFree
+	}
+	if *link == 0 {
+		return nil
+	}
+	return link
+}
+
+// know adds an extent to those that are allocated.
+func (e *Extents) know(index uint32) {
+	a := &e.allocated
+	if a.count == len(a.first) {
+		a.first = make([]uint32, max(fewestLists, 2*len(a.first)))
+		for i := range e.extents {
+			if other := uint32(i); other != index && !e.extents[i].free && e.extents[i].count > 0 {
+				e.enlist(other)
+			}
+		}
+	}
+	e.enlist(index)
+	a.count++
+}
+
+func (e *Extents) enlist(index uint32) {
+	link := e.allocated.listOf(e.extents[index].offset)
+	e.extents[index].olderFree, *link = *link, index
+}
+
+// listOf is the list of an offset, by a hash whose upper bits are the best ones: Knuth, The Art of Computer Programming, 6.4.
+func (a *allocated) listOf(offset uint64) *uint32 {
+	return &a.first[offset*0x9e3779b97f4a7c15>>(65-bits.Len(uint(len(a.first))))]
+}
+
 func (e *Extents) isFreeIn(index, number uint32) bool {
 	return index != 0 && e.extents[index].free && e.extents[index].bin == number
+}
+
+// EachAllocated calls each for every allocated extent, from the last to the first. each changes none.
+func (e *Extents) EachAllocated(each func(offset, count uint64)) {
+	for index := e.last; index != 0; index = e.extents[index].previous {
+		if at := &e.extents[index]; !at.free {
+			each(at.offset, at.count)
+		}
+	}
 }
 
 // EachFree calls each for every free extent, from the last to the first, until it returns false. each changes none.
@@ -283,7 +343,7 @@ func (e *Extents) Skip(count uint64) {
 		e.extents[e.last].next = index
 	}
 	e.last = index
-	e.allocated[e.limit] = index
+	e.know(index)
 	e.used += count
 	e.limit += count
 }
@@ -488,7 +548,7 @@ func (e *Extents) Check() error {
 		case current.free:
 			free[index] = true
 		default:
-			if found, there := e.allocated[position]; !there || found != index {
+			if link := e.find(position); link == nil || *link != index {
 				return broken("the allocated extent at unit %d is not known by its offset", position)
 			}
 			used += current.count
@@ -504,8 +564,8 @@ func (e *Extents) Check() error {
 		return broken("the last extent is %d, not %d", previous, e.last)
 	case used != e.used:
 		return broken("%d units are allocated, %d are counted", used, e.used)
-	case allocated != len(e.allocated):
-		return broken("%d extents are allocated, %d are known by their offset", allocated, len(e.allocated))
+	case allocated != e.allocated.count:
+		return broken("%d extents are allocated, %d are known by their offset", allocated, e.allocated.count)
 	}
 	return e.checkLists(free, len(e.extents)-1-allocated)
 }

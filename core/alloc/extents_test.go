@@ -25,7 +25,7 @@ func TestFreedNeighboursBecomeOneRange(t *testing.T) {
 		offsets := []uint64{allocate(t, e, 10, 1), allocate(t, e, 20, 1), allocate(t, e, 30, 1)}
 		assert.EqualValues(t, 60, e.Used())
 		assert.EqualValues(t, 40, e.Largest())
-		assert.Equal(t, 3, len(e.allocated))
+		assert.Equal(t, 3, e.allocated.count)
 		for _, number := range order {
 			require.NoError(t, e.Free(offsets[number], uint64(number+1)*10))
 			require.NoError(t, e.Check())
@@ -96,10 +96,14 @@ func TestAnAllocationOnlyFailsWhereNothingFits(t *testing.T) {
 		require.NoError(t, e.Grow(e.Limit()+1))
 		allocate(t, e, 1, 1)
 	}
-	for offset, index := range e.allocated {
-		if count := e.extents[index].count; count > 1 {
-			require.NoError(t, e.Free(offset, count))
+	var large []held
+	e.EachAllocated(func(offset, count uint64) {
+		if count > 1 {
+			large = append(large, held{offset, count})
 		}
+	})
+	for _, one := range large {
+		require.NoError(t, e.Free(one.offset, one.count))
 	}
 	require.Equal(t, class(1000), class(1007), "the class does not tell them apart")
 	assert.Equal(t, fitting, allocate(t, e, 1007, 1))
@@ -268,8 +272,8 @@ func TestCheckSeesDamage(t *testing.T) {
 		"empty":         func(e *Extents) { e.extents[2].count = 0 },
 		"previous":      func(e *Extents) { e.extents[3].previous = 1 },
 		"free":          func(e *Extents) { e.extents[1].free = true },
-		"forgotten":     func(e *Extents) { delete(e.allocated, 0) },
-		"known twice":   func(e *Extents) { e.allocated[5] = 2 },
+		"forgotten":     func(e *Extents) { *e.find(0) = 0 },
+		"known twice":   func(e *Extents) { e.allocated.count++ },
 		"used":          func(e *Extents) { e.used++ },
 		"limit":         func(e *Extents) { e.limit++ },
 		"column":        func(e *Extents) { e.bins[0].columnMap[0] ^= 2 },

@@ -252,7 +252,7 @@ func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 	if directory == "" {
 		directory = os.TempDir()
 	}
-	f, err := nameless(directory)
+	f, err := Nameless(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -290,8 +290,8 @@ func spool(fd int, f File, directory string, done <-chan struct{}) error {
 	}
 }
 
-// nameless makes a file without a name.
-func nameless(directory string) (File, error) {
+// Nameless makes a file in a directory that has no name there: it goes when it is closed, however the process ends.
+func Nameless(directory string) (File, error) {
 	f, err := open(directory, unix.O_RDWR|unix.O_TMPFILE|unix.O_EXCL, 0o600)
 	if err == nil {
 		return f, nil

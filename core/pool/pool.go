@@ -11,6 +11,7 @@ package pool
 
 import (
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -43,15 +44,17 @@ type Pool struct {
 
 	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone
 	books   sync.Mutex
-	spaces  [Spaces]*space
-	planned [Spaces]uint64 // units that are on their way
-	flows   [Spaces]flow
-	peaks   flow
+	peak    uint64 // the most units that were held with memory
+
+	partitions []*partition // the ordinary one, and those of Open; under books
+
+	flows [Spaces]flow // of all partitions; under books
+	peaks flow
 
 	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
 }
 
-// Block is what the pool gave.
+// Block is what the pool gave. Each partition has spaces of its own, numbered on from those of the one before.
 type Block struct {
 	Space int
 	Range
@@ -67,12 +70,11 @@ type Wait struct {
 // New makes a pool of ranges of so many bytes, in which nothing has memory.
 func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
-	p := &Pool{options: o, source: source}
-	for i := range p.spaces {
-		p.spaces[i] = newSpace(bytes[i]/Unit, segmentBytes/Unit)
-	}
-	return p
+	return &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
 }
+
+// space is the books of one of the ranges; under books.
+func (p *Pool) space(number int) *space { return p.partitions[number/Spaces].spaces[number%Spaces] }
 
 func spaceOf(bytes uint64) int {
 	if bytes <= MostSmall {
@@ -81,26 +83,22 @@ func spaceOf(bytes uint64) int {
 	return Large
 }
 
-// BlockOf is the block at a unit that was taken with so many bytes.
-func (p *Pool) BlockOf(space int, offset, bytes uint64) Block {
-	rounded, err := p.options.Round(bytes)
-	if err != nil {
-		rounded = 0 // which no block has
-	}
-	return Block{space, Range{offset, rounded / Unit}}
-}
-
 // Take takes memory for a stream. Errors: InvalidSize, OutOfMemory and Limit, with the numbers, and those of the source.
 func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
+	return p.TakeIn(0, stream, bytes)
+}
+
+// TakeIn is Take of a partition. Errors: Busy, InvalidState (it sleeps), those of Take.
+func (p *Pool) TakeIn(partition int, stream uint32, bytes uint64) (Block, Wait, error) {
 	rounded, err := p.options.Round(bytes)
 	if err != nil {
 		return Block{}, Wait{}, err
 	}
-	b := Block{spaceOf(bytes), Range{Count: rounded / Unit}}
-	if p.hit(stream, &b) {
-		return b, Wait{}, nil
+	b, wait := Block{partition*Spaces + spaceOf(bytes), Range{Count: rounded / Unit}}, Wait{}
+	ok, err := p.hit(stream, &b)
+	if !ok && err == nil {
+		wait, err = p.miss(stream, &b)
 	}
-	wait, err := p.miss(stream, &b)
 	if err != nil {
 		p.counts.failures.Add(1)
 	}
@@ -108,15 +106,25 @@ func (p *Pool) Take(stream uint32, bytes uint64) (Block, Wait, error) {
 }
 
 // hit takes what is free on the stream, or on others whose frees the device has come past.
-func (p *Pool) hit(stream uint32, b *Block) (ok bool) {
+func (p *Pool) hit(stream uint32, b *Block) (ok bool, err error) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
+	if err := p.partitions[b.Space/Spaces].usable(); err != nil {
+		return false, err
+	}
+	s := p.space(b.Space)
 	if b.Offset, ok = s.take(stream, b.Count); !ok {
 		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
 	}
-	p.took(b, ok)
-	return ok
+	p.took(ok)
+	p.countTake(b, ok)
+	return ok, nil
+}
+
+func (p *Pool) took(ok bool) {
+	if ok {
+		p.peak = max(p.peak, p.sum().held)
+	}
 }
 
 // miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free segments; all free
@@ -126,28 +134,30 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	p.source.Reap()
-	if p.hit(stream, b) || p.hitGathered(stream, b) {
-		return Wait{}, nil
+	if ok, err := p.hit(stream, b); ok || err != nil || p.hitGathered(stream, b) {
+		return Wait{}, err
 	}
 	err := p.grow(stream, b, false)
 	if lacks(err) {
-		p.counts.retries.Add(1)
-		err = p.grow(stream, b, true)
+		if err = p.grow(stream, b, true); err == nil {
+			p.counts.retries.Add(1)
+		}
 	}
 	if err == nil {
 		return Wait{}, nil
 	}
 	p.books.Lock()
 	defer p.books.Unlock()
-	for _, space := range []int{b.Space, Spaces - 1 - b.Space} {
-		s, behind := p.spaces[space], behind{}
+	for _, space := range []int{b.Space, b.Space ^ 1} { // the other size's
+		s, behind := p.space(space), behind{}
 		at, ok := s.take(stream, b.Count)
 		if !ok {
 			at, behind, ok = s.takeOfOthers(stream, b.Count, p.source.Done, true)
 		}
 		if ok {
 			b.Space, b.Offset = space, at
-			p.took(b, true)
+			p.took(true)
+			p.countTake(b, true)
 			if behind.waits {
 				p.counts.waits.Add(1)
 			}
@@ -166,13 +176,14 @@ func lacks(err error) bool {
 func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
+	s := p.space(b.Space)
 	if !s.gather(stream, p.source.Done) {
 		return false
 	}
 	at, ok := s.take(stream, b.Count)
 	b.Offset = at
-	p.took(b, ok)
+	p.took(ok)
+	p.countTake(b, ok)
 	return ok
 }
 
@@ -180,7 +191,7 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 // lose theirs before; with all, all of them do. The lock of who grows is held, and the block is not taken.
 func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 	step := uint64(segmentBytes)
-	if b.Space == Large {
+	if b.Space%Spaces == Large {
 		step = p.options.LargeStep
 	}
 	step /= Unit
@@ -193,7 +204,7 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 		}
 		plan, ok := p.plan(stream, b, step)
 		if !ok {
-			return p.noSpace(stream, b, "no range of addresses is long enough")
+			return p.noSpace(b.Count, streamName(stream), status.OutOfMemory, "no range of addresses is long enough")
 		}
 		if backed, allowed := p.bounds(b.Count); backed+plan.Count > allowed && more {
 			// What is spared may be what the plan counts on: so there is another one behind it.
@@ -220,25 +231,25 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	if limit := p.options.Limit / Unit; limit > 0 {
 		if backed, _ := p.bounds(0); backed+plan.Count > limit {
 			p.unplan(b.Space, plan)
-			return false, p.noSpace(stream, b, "the limit would be exceeded")
+			return false, p.noSpace(b.Count, streamName(stream), status.Limit, "the limit would be exceeded")
 		}
 	}
 	if err := p.source.Back(b.Space, plan); err != nil {
 		p.unplan(b.Space, plan)
 		if lacks(err) {
-			err = p.noSpace(stream, b, err.Error())
+			err = p.noSpace(b.Count, streamName(stream), status.CodeOf(err), status.Of(err).Text)
 		}
 		return false, err
 	}
 	p.counts.grown.Add(plan.Count * Unit)
 	p.books.Lock()
 	defer p.books.Unlock()
-	s := p.spaces[b.Space]
-	p.planned[b.Space] -= plan.Count
+	s := p.space(b.Space)
 	s.back(stream, plan)
 	p.backed(b.Space, plan.Count)
 	b.Offset, ok = s.take(stream, b.Count)
-	p.took(b, ok)
+	p.took(ok)
+	p.countTake(b, ok)
 	return ok, nil
 }
 
@@ -246,70 +257,77 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	small, large := p.spaces[Small], p.spaces[Large]
-	held := max(p.peaks.held.peak, small.live+large.live+more)
-	return small.backed + large.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
+	all := p.sum()
+	held := max(p.peak, all.held+more)
+	return all.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
 }
 
 func (p *Pool) plan(stream uint32, b *Block, step uint64) (Range, bool) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	r, ok := p.spaces[b.Space].plan(stream, b.Count, step)
-	if ok {
-		p.planned[b.Space] += r.Count
-	}
-	return r, ok
+	return p.space(b.Space).plan(stream, b.Count, step)
 }
 
 func (p *Pool) unplan(space int, r Range) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	p.planned[space] -= r.Count
-	p.spaces[space].leave(r)
+	p.space(space).leave(r)
 }
 
-// spare takes memory away from free segments, up to so many units, in both spaces. What is free on several streams is one
-// stream's then: a segment can have pieces of all of them. any: some lost theirs.
+// spare takes memory away from free segments, up to so many units, in all partitions that may lose it. What is free on several
+// streams is one stream's then: a segment can have pieces of all of them. any: some lost theirs. Who grows holds the lock.
 func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 	const segment = segmentBytes / Unit
 	units = (min(units, mostBytes) + segment - 1) / segment * segment
-	for i := range p.spaces {
-		p.books.Lock()
-		p.spaces[i].gather(stream, p.source.Done)
-		spared := p.spaces[i].spare(units, p.source.Done)
-		for _, r := range spared {
-			p.planned[i] += r.Count
-			p.bared(i, r.Count)
-		}
-		p.books.Unlock()
+	p.books.Lock()
+	count := len(p.partitions) * Spaces
+	p.books.Unlock()
+	for number := range count {
+		spared := p.sparedOf(stream, number, units)
 		for at, r := range spared {
-			if err := p.source.Bare(i, r); err != nil {
+			if err := p.source.Bare(number, r); err != nil {
 				p.books.Lock()
 				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
-					p.planned[i] -= left.Count
-					p.spaces[i].back(stream, left)
-					p.backed(i, left.Count)
+					p.space(number).back(stream, left)
+					p.backed(number, left.Count)
 				}
 				p.books.Unlock()
 				return any, err
 			}
 			p.counts.moved.Add(r.Count * Unit)
 			units, any = units-r.Count, true
-			p.unplan(i, r)
+			p.unplan(number, r)
 		}
 	}
 	return any, nil
 }
 
-// noSpace says why there is none.
-func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
+// sparedOf are segments of one space that lose their memory.
+func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
+	p.books.Lock()
+	defer p.books.Unlock()
+	if !p.partitions[number/Spaces].spares() {
+		return nil
+	}
+	s := p.space(number)
+	s.gather(stream, p.source.Done)
+	spared := s.spare(units, p.source.Done)
+	for _, r := range spared {
+		p.bared(number, r.Count)
+	}
+	return spared
+}
+
+func streamName(stream uint32) string { return "stream " + strconv.FormatUint(uint64(stream), 10) }
+
+// noSpace says why there are not so many units.
+func (p *Pool) noSpace(units uint64, whose string, code status.Code, why string) error {
 	s := p.Statistics()
-	code := status.OutOfMemory
-	if limit := p.options.Limit; limit > 0 && s.Reserved+b.Count*Unit > limit {
+	if limit := p.options.Limit; limit > 0 && s.Reserved+units*Unit > limit {
 		code = status.Limit
 	}
-	return status.Errorf(code, "%d bytes for stream %d: %s; %d bytes have memory, %d are held, %d free, the largest free block "+
-		"has %d, the limit is %d", b.Count*Unit, stream, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree,
+	return status.Errorf(code, "%d bytes for %s: %s; %d bytes have memory, %d are held, %d free, the largest free block has %d, "+
+		"%d sleep, the limit is %d", units*Unit, whose, why, s.Reserved, s.Held, s.Reserved-s.Held, s.LargestFree, s.Sleeping,
 		p.options.Limit)
 }
 
@@ -318,9 +336,9 @@ func (p *Pool) noSpace(stream uint32, b *Block, why string) error {
 func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	err := p.spaces[b.Space].give(stream, mark, b.Range)
+	err := p.space(b.Space).give(stream, mark, b.Range)
 	if err == nil {
-		p.gave(&b)
+		p.countGive(b)
 	}
 	return err
 }
@@ -340,6 +358,7 @@ func (p *Pool) Trim(keep uint64) error {
 // Statistics are bytes, and how often things happened.
 type Statistics struct {
 	Reserved, Held, LargestFree uint64
+	Sleeping                    uint64 // of segments that lost their memory until their partition wakes; not among the others
 	Grown, Moved, Trimmed       uint64 // bytes that got memory, and that lost it, of these because of Trim
 	Waits, Retries, Failures    uint64
 }
@@ -351,11 +370,14 @@ func (p *Pool) Statistics() Statistics {
 		Retries: c.retries.Load(), Failures: c.failures.Load()}
 	p.books.Lock()
 	defer p.books.Unlock()
-	for _, space := range p.spaces {
-		_, largest := space.free()
-		s.Reserved += space.backed * Unit
-		s.Held += space.live * Unit
-		s.LargestFree = max(s.LargestFree, largest*Unit)
+	all := p.sum()
+	s.Reserved, s.Held, s.Sleeping = all.backed*Unit, all.held*Unit, all.sleeping*Unit
+	for _, a := range p.partitions {
+		for _, space := range a.spaces {
+			if !a.gone {
+				s.LargestFree = max(s.LargestFree, space.largestFree()*Unit)
+			}
+		}
 	}
 	return s
 }
@@ -364,8 +386,8 @@ func (p *Pool) Statistics() Statistics {
 func (p *Pool) Check() error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	for i, s := range p.spaces {
-		if err := s.check(p.planned[i]); err != nil {
+	for number := range len(p.partitions) * Spaces {
+		if err := p.space(number).check(); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,10 @@
 package pool
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -16,7 +18,7 @@ import (
 type device struct {
 	t        testing.TB
 	capacity uint64 // units
-	memory   [Spaces]map[uint64]bool
+	memory   [MostPartitions * Spaces]map[uint64]bool
 	backed   uint64
 	queued   []uint64 // the last mark of each stream
 	done     []uint64
@@ -27,8 +29,11 @@ type device struct {
 const segmentUnits = segmentBytes / Unit
 
 func newDevice(t testing.TB, capacity uint64, streams int) *device {
-	return &device{t: t, capacity: capacity / Unit, memory: [Spaces]map[uint64]bool{{}, {}}, queued: make([]uint64, streams),
-		done: make([]uint64, streams)}
+	d := &device{t: t, capacity: capacity / Unit, queued: make([]uint64, streams), done: make([]uint64, streams)}
+	for space := range d.memory {
+		d.memory[space] = map[uint64]bool{}
+	}
+	return d
 }
 
 func (d *device) call() error {
@@ -77,7 +82,7 @@ type world struct {
 	*Pool
 	device *device
 	held   []heldBlock
-	freed  [Spaces][]behind // by unit: the last free; mark 0: none
+	freed  [MostPartitions * Spaces][]behind // by unit: the last free; mark 0: none
 }
 
 type heldBlock struct {
@@ -89,21 +94,27 @@ type heldBlock struct {
 func newWorld(t testing.TB, o Options, capacity, addresses uint64, streams int) *world {
 	w := &world{device: newDevice(t, capacity, streams)}
 	w.Pool = New(o, w.device, [Spaces]uint64{addresses, addresses})
-	for i := range w.freed {
-		w.freed[i] = make([]behind, addresses/Unit)
-	}
+	w.reserve(0, addresses)
 	return w
 }
 
+func (w *world) reserve(partition int, addresses uint64) {
+	for i := range Spaces {
+		w.freed[partition*Spaces+i] = make([]behind, addresses/Unit)
+	}
+}
+
 // take takes, and sees that the block has memory, overlaps no other, and that nobody's work is still to come there.
-func (w *world) take(stream uint32, bytes uint64) error {
-	b, wait, err := w.Take(stream, bytes)
+func (w *world) take(stream uint32, bytes uint64) error { return w.takeIn(0, stream, bytes) }
+
+func (w *world) takeIn(partition int, stream uint32, bytes uint64) error {
+	b, wait, err := w.TakeIn(partition, stream, bytes)
 	if err != nil {
 		return err
 	}
 	t := w.device.t
 	require.GreaterOrEqual(t, b.Count*Unit, bytes)
-	require.Equal(t, b, w.BlockOf(b.Space, b.Offset, bytes))
+	require.Equal(t, partition, b.Space/Spaces)
 	for at := b.Offset; at < b.Offset+b.Count; at++ {
 		if !w.device.memory[b.Space][at/segmentUnits*segmentUnits] {
 			require.Fail(t, "no memory", "unit %d", at)
@@ -131,7 +142,7 @@ func (w *world) give(number int, stream uint32) {
 	w.held = slices.Delete(w.held, number, number+1)
 	w.device.queued[stream]++
 	mark := w.device.queued[stream]
-	for at := b.Offset; at < b.Offset+b.Count; at++ {
+	for at := b.Offset; at < b.Offset+b.Count && !w.partitions[b.Space/Spaces].gone; at++ { // else nothing works there
 		w.freed[b.Space][at] = behind{stream: stream, mark: mark}
 	}
 	require.NoError(w.device.t, w.Give(stream, mark, b.Block))
@@ -141,11 +152,16 @@ func (w *world) check() {
 	require.NoError(w.device.t, w.Check())
 	var held uint64
 	for _, b := range w.held {
-		held += b.Count * Unit
+		if !w.partitions[b.Space/Spaces].gone {
+			held += b.Count * Unit
+		}
 	}
 	s := w.Statistics()
 	require.Equal(w.device.t, held, s.Held)
 	require.Equal(w.device.t, w.device.backed*Unit, s.Reserved)
+	for number := range len(w.partitions) * Spaces {
+		require.Zero(w.device.t, w.space(number).planned, "nobody grows")
+	}
 }
 
 func code(err error) status.Code { return status.CodeOf(err) }
@@ -282,9 +298,18 @@ func TestTrim(t *testing.T) {
 	w.check()
 }
 
+// TestRandomPrograms runs MMSB_PROGRAMS programs of 300 operations, 60 without it, from MMSB_SEED on. Every 20th operation walks
+// everything.
 func TestRandomPrograms(t *testing.T) {
+	count, first := uint64(60), uint64(0)
+	for name, number := range map[string]*uint64{"MMSB_PROGRAMS": &count, "MMSB_SEED": &first} {
+		if text := os.Getenv(name); text != "" {
+			_, err := fmt.Sscan(text, number)
+			require.NoError(t, err)
+		}
+	}
 	taken, waits, moved, failures := 0, uint64(0), uint64(0), uint64(0)
-	for seed := range uint64(60) {
+	for seed := first; seed < first+count; seed++ {
 		random := rand.New(rand.NewPCG(seed, 3))
 		const streams = 3
 		o := Options{Limit: []uint64{0, 60 * mib}[seed%2]}
@@ -331,7 +356,8 @@ func TestRandomPrograms(t *testing.T) {
 		require.Zero(t, s.Reserved, "seed %d", seed)
 		waits, moved, failures = waits+s.Waits, moved+s.Moved, failures+s.Failures
 	}
-	assert.Greater(t, taken, 3000)
+	assert.Greater(t, taken, int(50*count))
+	t.Logf("report: %d operations from seed %d on, %d blocks, %d failures", count*300, first, taken, failures)
 	assert.NotZero(t, waits)
 	assert.NotZero(t, moved)
 	assert.NotZero(t, failures)

@@ -19,7 +19,8 @@ type space struct {
 	extents *alloc.Extents
 	segment uint64 // units
 
-	backed, live uint64 // units that have memory; of these, units that callers hold
+	backed, live uint64 // units that are not bare; of these, units that callers hold
+	planned      uint64 // units that somebody has planned or spared
 }
 
 const bare = 0
@@ -133,20 +134,27 @@ func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
 		return Range{}, false
 	}
 	r = Range{best.Offset, min(max(least, s.segments(step)), best.Count)}
-	return r, s.extents.Carve(best, r.Offset, r.Count)
+	if ok = s.extents.Carve(best, r.Offset, r.Count); ok {
+		s.planned += r.Count
+	}
+	return r, ok
 }
 
 // segments rounds up to whole segments.
 func (s *space) segments(count uint64) uint64 { return (count + s.segment - 1) / s.segment * s.segment }
 
-// back says that planned segments have memory: they are free on a stream.
+// back says that planned or spared segments have memory: they are free on a stream.
 func (s *space) back(stream uint32, r Range) {
 	s.backed += r.Count
+	s.planned -= r.Count
 	s.put(bin(stream), 0, r)
 }
 
-// leave says that segments have no memory, or got none.
-func (s *space) leave(r Range) { s.put(bare, 0, r) }
+// leave says that planned or spared segments have no memory.
+func (s *space) leave(r Range) {
+	s.planned -= r.Count
+	s.put(bare, 0, r)
+}
 
 // spare takes whole free segments that the device has come past, up to so many units, from the largest free extents first. They
 // have no memory any more in the books, and are the caller's until leave.
@@ -170,6 +178,7 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []R
 		r := Range{from, min(to-from, count/s.segment*s.segment)}
 		if s.extents.Carve(f, r.Offset, r.Count) {
 			s.backed -= r.Count
+			s.planned += r.Count
 			count -= r.Count
 			spared = append(spared, r)
 		}
@@ -177,16 +186,16 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []R
 	return spared
 }
 
-// free is how many units have memory that nobody holds, and the most of them in one piece.
-func (s *space) free() (count, largest uint64) {
+// largestFree is the most units in one piece that nobody holds and that are not bare.
+func (s *space) largestFree() (largest uint64) {
 	for number := uint32(1); number < s.extents.Bins(); number++ {
 		largest = max(largest, s.extents.LargestIn(number))
 	}
-	return s.backed - s.live, largest
+	return largest
 }
 
-// check walks everything. planned is how many units somebody has planned or spared. Errors: Internal.
-func (s *space) check(planned uint64) error {
+// check walks everything. Errors: Internal.
+func (s *space) check() error {
 	if err := s.extents.Check(); err != nil {
 		return err
 	}
@@ -204,9 +213,9 @@ func (s *space) check(planned uint64) error {
 			}
 		}
 	}
-	if s.live+free != s.backed || s.backed+without+planned != s.extents.Limit() || s.live+planned != s.extents.Used() {
+	if s.live+free != s.backed || s.backed+without+s.planned != s.extents.Limit() || s.live+s.planned != s.extents.Used() {
 		return status.Errorf(status.Internal, "%d units have memory and %d none, %d are planned, of %d; %d are held, %d free, "+
-			"%d used", s.backed, without, planned, s.extents.Limit(), s.live, free, s.extents.Used())
+			"%d used", s.backed, without, s.planned, s.extents.Limit(), s.live, free, s.extents.Used())
 	}
 	return nil
 }

@@ -24,9 +24,12 @@ func (p *Pool) Walk() []Piece {
 	p.books.Lock()
 	defer p.books.Unlock()
 	var all []Piece
-	for number, s := range p.spaces {
+	for number := range len(p.partitions) * Spaces {
+		if p.partitions[number/Spaces].gone {
+			continue
+		}
 		first := len(all)
-		all = s.walk(number, all, p.source.Done)
+		all = p.space(number).walk(number, all, p.source.Done)
 		slices.Reverse(all[first:])
 	}
 	return all
@@ -70,12 +73,12 @@ func (c *count) tally(unit uint64) Tally {
 	return Tally{c.current * unit, c.peak * unit, c.added * unit, (c.added - c.current) * unit}
 }
 
-// flow is of one space, in units, under the books' lock; of peaks only the peaks count, and are those of both spaces together.
+// flow is of one kind of spaces, in units, under the books' lock. What is held counts also where its partition sleeps.
 type flow struct{ blocks, held, reserved count }
 
-func (p *Pool) took(b *Block, ok bool) {
+func (p *Pool) countTake(b *Block, ok bool) {
 	if ok {
-		f := &p.flows[b.Space]
+		f := &p.flows[b.Space%Spaces]
 		f.blocks.add(1)
 		f.held.add(b.Count)
 		p.peaks.blocks.peak = max(p.peaks.blocks.peak, p.flows[Small].blocks.current+p.flows[Large].blocks.current)
@@ -83,20 +86,20 @@ func (p *Pool) took(b *Block, ok bool) {
 	}
 }
 
-func (p *Pool) gave(b *Block) {
-	f := &p.flows[b.Space]
+func (p *Pool) countGive(b Block) {
+	f := &p.flows[b.Space%Spaces]
 	f.blocks.current--
 	f.held.current -= b.Count
 }
 
 func (p *Pool) backed(space int, units uint64) {
-	p.flows[space].reserved.add(units)
+	p.flows[space%Spaces].reserved.add(units)
 	p.peaks.reserved.peak = max(p.peaks.reserved.peak, p.flows[Small].reserved.current+p.flows[Large].reserved.current)
 }
 
-func (p *Pool) bared(space int, units uint64) { p.flows[space].reserved.current -= units }
+func (p *Pool) bared(space int, units uint64) { p.flows[space%Spaces].reserved.current -= units }
 
-// Flows are those of each space, and of all.
+// Flows are those of small and of large requests, and of all.
 func (p *Pool) Flows() (spaces [Spaces]Flow, all Flow) {
 	p.books.Lock()
 	defer p.books.Unlock()

@@ -48,7 +48,7 @@ func (w *world) checkWalk() {
 		require.True(t, past || !p.Past, "%+v: the device has not come past all frees", p)
 	}
 	require.Empty(t, held, "held, and not listed")
-	require.Equal(t, w.device.memory, memory)
+	require.Equal(t, w.device.memory[:Spaces], memory[:])
 	_, all := w.Flows()
 	s := w.Statistics()
 	require.Equal(t, s.Reserved-s.Held, (free[Small]+free[Large])*Unit)
@@ -113,13 +113,51 @@ func (quiet) Bare(int, Range) error { return nil }
 func (quiet) Reap()                 {}
 func (quiet) Done(uint32) uint64    { return 1 << 62 }
 
-// slow is a Source that waits while it gives memory.
-type slow struct {
+// What sleeps has no memory: it is not listed, and not reserved, until it wakes.
+func TestAWalkPassesOverWhatSleeps(t *testing.T) {
+	p := New(Options{LargeStep: segmentBytes}, quiet{}, [Spaces]uint64{64 * mib, 64 * mib})
+	number, err := p.Open("cache", false, func(int) ([Spaces]uint64, error) { return [Spaces]uint64{64 * mib, 64 * mib}, nil })
+	require.NoError(t, err)
+	awake, _, err := p.Take(0, 3*mib)
+	require.NoError(t, err)
+	held, _, err := p.TakeIn(number, 0, 5*mib)
+	require.NoError(t, err)
+	listed := func() (blocks []Block) {
+		var bytes uint64
+		for _, piece := range p.Walk() {
+			bytes += piece.Count * Unit
+			if !piece.Free {
+				blocks = append(blocks, piece.Block)
+			}
+		}
+		_, all := p.Flows()
+		require.Equal(t, bytes, all.Reserved.Current)
+		require.Equal(t, bytes, p.Statistics().Reserved)
+		return blocks
+	}
+	nothing := func([]Block) error { return nil }
+	require.Equal(t, []Block{awake, held}, listed())
+	require.NoError(t, p.Rest([]int{number}, false))
+	require.NoError(t, p.Sleep([]int{number}, nothing))
+	p.Settle([]int{number}, true)
+	require.Equal(t, []Block{awake}, listed())
+	require.NoError(t, p.Rest([]int{number}, true))
+	require.NoError(t, p.Wake([]int{number}, nothing))
+	p.Settle([]int{number}, false)
+	require.Equal(t, []Block{awake, held}, listed())
+	require.NoError(t, p.Give(0, 1, held))
+	require.Equal(t, []Block{awake}, listed())
+	_, all := p.Flows()
+	require.EqualValues(t, 1, all.Blocks.Current)
+}
+
+// waiting is a Source that waits while it gives memory.
+type waiting struct {
 	quiet
 	entered, leave chan struct{}
 }
 
-func (s slow) Back(int, Range) error {
+func (s waiting) Back(int, Range) error {
 	close(s.entered)
 	<-s.leave
 	return nil
@@ -127,7 +165,7 @@ func (s slow) Back(int, Range) error {
 
 // What is on its way is neither held nor free: a list waits for it.
 func TestAWalkWaitsForSegments(t *testing.T) {
-	source := slow{entered: make(chan struct{}), leave: make(chan struct{})}
+	source := waiting{entered: make(chan struct{}), leave: make(chan struct{})}
 	p := New(Options{LargeStep: segmentBytes}, source, [Spaces]uint64{256 * mib, 256 * mib})
 	var threads sync.WaitGroup
 	threads.Go(func() {

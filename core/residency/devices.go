@@ -29,6 +29,8 @@ type Devices interface {
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
+	// Trim gives back memory of the devices that is kept for pages to come.
+	Trim()
 	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its
 	// last page is gone, too.
 	End()
@@ -56,5 +58,6 @@ type NoDevices struct{ Devices }
 func (NoDevices) Check(_, device int32) error {
 	return status.Errorf(status.NoDevice, "no device %d: this program was built without devices", device)
 }
+func (NoDevices) Trim()  {}
 func (NoDevices) End()   {}
 func (NoDevices) Close() {}

@@ -96,8 +96,11 @@ func (r *Residency) DiskPath() string { return r.options.DiskPath }
 // DiskUsed is the space that pages have in the context's file, without what is spare.
 func (r *Residency) DiskUsed() uint64 { return r.disk.bytes() }
 
-// Trim gives the file system the space of the context's file that no page has.
-func (r *Residency) Trim() { r.disk.trim() }
+// Trim gives the file system the space of the context's file that no page has, and devices memory that they keep for pages.
+func (r *Residency) Trim() {
+	r.disk.trim()
+	r.devices.Trim()
+}
 
 // Waiting is the number of pages that wait in a snapshot. Tests call it.
 func (r *Residency) Waiting() int {

@@ -156,7 +156,11 @@ func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
 
 func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 	return runtime.For(d, ordinal, func(device driver.Device) (*runtime.Runtime, error) {
-		r, err := compose(device, RuntimeOptions{})
+		options := RuntimeOptions{}
+		if runtime.CanPool(device.Info()) {
+			options.Pool = new(string)
+		}
+		r, err := compose(device, options)
 		if err != nil {
 			return nil, err
 		}

@@ -155,7 +155,7 @@ func (r *Runtime) poolStatistics(l *list, of *runtime.Pool, is *[pools]now) {
 		l.put("inactive_split_bytes."+poolNames[i]+".current", n.splitBytes)
 	}
 	made, ended := of.Made()
-	r.scalars(l, of.Statistics(), made, ended)
+	r.scalars(l, of.Statistics().Statistics, made, ended)
 }
 
 // orderedStatistics are those of a runtime without a pool: each block is an allocation of the driver.

@@ -92,7 +92,7 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 				return options.Refused(request.Bytes, attempt, err)
 			}))
 	}
-	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors}
+	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors, Others: othersUse}
 	if options.Pool != nil {
 		configured, err := pool.Parse(*options.Pool)
 		if err != nil {
@@ -260,9 +260,9 @@ func (r *Runtime) end() {
 type State struct {
 	runtime.Usage
 	Peak    uint64
-	Budget  runtime.BudgetState // zeros without one
-	Pool    pool.Statistics     // zeros without one
-	Reports uint64              // of the guard
+	Budget  runtime.BudgetState    // zeros without one
+	Pool    runtime.PoolStatistics // zeros without one
+	Reports uint64                 // of the guard
 }
 
 // State is the runtime now. Errors: StaleHandle.

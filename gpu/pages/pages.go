@@ -4,6 +4,8 @@ package pages
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -169,14 +171,23 @@ func (d *device) open() (*lane, error) {
 	return nil, err
 }
 
-// close ends the device's lanes and kernels. Nobody uses them.
+// close ends the device's lanes and kernels, and gives back what the runtime keeps for pages. Nobody uses them.
 func (d *device) close() {
 	for _, l := range d.lanes {
+		_ = l.Synchronize() // what was freed on it is past then
 		_ = gpu.ReleaseStream(l.handle)
 		_ = d.runtime.FreeHost(driver.Pinned, l.staging)
 	}
 	if d.kernels != nil {
 		_ = d.kernels.Unload()
+	}
+	d.trim()
+}
+
+// trim gives back what the runtime keeps for pages, also those of other contexts, as far as it is free.
+func (d *device) trim() {
+	if err := d.runtime.Trim(0); err != nil && !d.runtime.Lost() && status.CodeOf(err) != status.StaleHandle {
+		log.Logf(log.Warning, "cannot give back memory of device %d: %v", d.runtime.Device().Info().Ordinal, err)
 	}
 }
 
@@ -294,6 +305,16 @@ func (c *context) Copy(toDevice int32, to uintptr, _ int32, from uintptr, bytes 
 	return c.run(toDevice, func(_ *device, l *lane) error {
 		return l.Copy(driver.Copy{To: driver.Address(to), From: driver.Address(from), Bytes: bytes})
 	})
+}
+
+// Trim is residency.Devices'.
+func (c *context) Trim() {
+	c.mutex.Lock()
+	all := slices.Collect(maps.Values(c.devices))
+	c.mutex.Unlock()
+	for _, d := range all {
+		d.trim()
+	}
 }
 
 // End is residency.Devices'.

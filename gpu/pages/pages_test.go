@@ -14,6 +14,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
+	gpu "libmmsb/gpu/runtime"
 	"libmmsb/gpu/sim"
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
@@ -141,11 +142,34 @@ func TestAFailedCallChangesNothing(t *testing.T) {
 			}
 			w.holds(handle, 100, "before")
 		}
-		w.fail(sim.AllocateOrdered, 0, sim.Fail)
-		_, err := page.Clone(handle, 0)
-		require.Error(t, err)
-		w.holds(handle, 100, "before")
+		w.full(0, func() {
+			_, err := page.Clone(handle, 0)
+			require.Equal(t, status.OutOfMemory, status.CodeOf(err), "%v", err)
+			w.holds(handle, 100, "before")
+		})
 	})
+}
+
+// full calls a test while a device has no memory left.
+func (w *world) full(device int32, test func()) {
+	var pages []uint64
+	for size := uint64(32 << 20); size > 0; {
+		err := page.Use(w.context, func(c *page.Context) error {
+			handle, err := c.Create(size, page.CreateOptions{Location: abi.LocationGPU, Device: device, NUMANode: -1})
+			if err == nil {
+				pages = append(pages, handle)
+			}
+			return err
+		})
+		if err != nil {
+			require.Equal(w, status.OutOfMemory, status.CodeOf(err), "%v", err)
+			size /= 2
+		}
+	}
+	test()
+	for _, handle := range pages {
+		require.Zero(w, nativetest.Destroy(handle))
+	}
 }
 
 // use lets what was planted on a device's copies come to pass, where the call before had none.
@@ -216,15 +240,19 @@ func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
 		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)
 		both := []uint64{host, device, host, device}
-		for _, call := range []sim.Call{sim.AllocateOrdered, sim.Copy, sim.Launch} {
-			w.fail(call, 0, sim.Fail)
+		refused := func(plant func()) {
+			plant()
 			require.NotZero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
-			w.fail(call, 0, sim.Fail)
+			plant()
 			require.NotZero(t, nativetest.WritePages(both, []uint64{0, 0, 2, 3}, []uint64{4, 4, 4, 4},
 				[]byte("abcdefghijklmnop")))
 			w.holds(host, 0, "\x00\x00\x00\x00")
 			w.holds(device, 0, "\x00\x00\x00\x00")
 		}
+		for _, call := range []sim.Call{sim.Copy, sim.Launch} {
+			refused(func() { w.fail(call, 0, sim.Fail) })
+		}
+		w.full(0, func() { refused(func() {}) })
 		require.Zero(t, nativetest.ApplyRuns(both, []uint64{0, 0, 2, 3}, 4, []byte("abcdefghijklmnop")))
 		w.holds(host, 0, "abijkl")
 		w.holds(device, 0, "efgmnop")
@@ -276,5 +304,36 @@ func TestManyThreadsOnOneDevice(t *testing.T) {
 		for range threads {
 			require.NoError(t, <-done)
 		}
+	})
+}
+
+// Pages have blocks of the runtime's pool: few segments have memory for many of them, and it goes back when nobody needs it.
+func TestPagesShareSegments(t *testing.T) {
+	on(t, func(w *world) {
+		device, err := w.sim.Open(0)
+		require.NoError(t, err)
+		var pages []uint64
+		for range 100 {
+			pages = append(pages, w.create(abi.LocationGPU, 0, 5000))
+		}
+		require.Equal(t, status.OK, w.write(pages[99], 4999, "x"))
+		require.EqualValues(t, 2<<20, gpu.MemoryOf(device).Charged)
+		free, total, err := device.MemoryInfo()
+		require.NoError(t, err)
+		require.EqualValues(t, 2<<20, total-free)
+		for _, handle := range pages[1:] {
+			require.Zero(t, nativetest.Destroy(handle))
+		}
+		trim := func() {
+			require.NoError(t, page.Use(w.context, func(c *page.Context) error {
+				c.Trim()
+				return nil
+			}))
+		}
+		trim()
+		require.EqualValues(t, 2<<20, gpu.MemoryOf(device).Charged, "a page has it")
+		require.Zero(t, nativetest.Destroy(pages[0]))
+		trim()
+		require.Zero(t, gpu.MemoryOf(device).Charged)
 	})
 }

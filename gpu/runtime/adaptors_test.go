@@ -103,16 +103,16 @@ func TestEveryStackKeepsItsBooksWhenCallsFail(t *testing.T) {
 						live = append(live, handle)
 					}
 					if len(live) > 2 {
-						if _, err := Free(live[0], nil); err == nil {
+						if _, err := freeBlock(live[0], nil); err == nil {
 							live = live[1:]
 						}
 					}
 					w.runtime.Reap()
 				}
 				for _, handle := range live {
-					_, err := Free(handle, nil)
+					_, err := freeBlock(handle, nil)
 					if err != nil {
-						_, err = Free(handle, nil)
+						_, err = freeBlock(handle, nil)
 					}
 					require.NoError(t, err)
 				}
@@ -148,13 +148,13 @@ func TestEveryStackOutlivesItsDevice(t *testing.T) {
 				live = append(live, handle)
 			}
 			if i%3 == 0 && len(live) > 0 {
-				_, err := Free(live[0], nil)
+				_, err := freeBlock(live[0], nil)
 				require.NoError(t, err)
 				live = live[1:]
 			}
 		}
 		for _, handle := range live {
-			_, err := Free(handle, nil)
+			_, err := freeBlock(handle, nil)
 			require.NoError(t, err)
 		}
 		_, _ = w.runtime.Close()
@@ -191,7 +191,7 @@ func TestStatisticsCountByTag(t *testing.T) {
 	require.Equal(t, Tally{Live: 1000, Peak: 1000, Total: 1000, Blocks: 1, Ever: 1, Failed: 1}, statistics.OfTag(cache))
 	require.Equal(t, Tally{Live: 1500, Peak: 1500, Total: 1500, Blocks: 2, Ever: 2, Failed: 1}, statistics.All())
 	for _, handle := range []uint64{a, b} {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.device.Synchronize())
@@ -211,7 +211,7 @@ func TestTheLogKeepsTheLastEvents(t *testing.T) {
 	require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.AllocateOrdered}))
 	_, _, err = w.allocate(0, 77)
 	requireCode(t, status.OutOfMemory, err)
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 	w.driver.Finish()
 	w.runtime.Reap()
@@ -253,7 +253,7 @@ func TestTheLogKeepsTheLastEvents(t *testing.T) {
 	for range 3 {
 		handle, _, err := w.allocate(0, 1)
 		require.NoError(t, err)
-		_, err = Free(handle, nil)
+		_, err = freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	count, lost = log.Read(2, records)
@@ -271,7 +271,7 @@ func TestTheHookMayMakeRoom(t *testing.T) {
 		if len(kept) == 0 {
 			return false
 		}
-		_, freeErr := Free(kept[0], nil) // outside every lock
+		_, freeErr := freeBlock(kept[0], nil) // outside every lock
 		kept = kept[1:]
 		return freeErr == nil
 	}
@@ -290,7 +290,7 @@ func TestTheHookMayMakeRoom(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3}, attempts, "the third time nothing was left to free")
 	_, _, err = w.allocate(0, 1001)
 	requireCode(t, status.Limit, err)
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 }
 
@@ -304,7 +304,7 @@ func TestTheGuardFindsWhoWritesPastTheEnds(t *testing.T) {
 		handle, address, err := w.allocate(0, 100)
 		require.NoError(t, err)
 		require.NoError(t, w.device.Fill(w.streams[0].native, address+driver.Address(c.offset), 0x77, 1))
-		_, err = Free(handle, nil)
+		_, err = freeBlock(handle, nil)
 		require.NoError(t, err)
 		require.NoError(t, w.device.Synchronize())
 		w.runtime.Reap()
@@ -323,7 +323,7 @@ func TestTheGuardFindsWhoWritesAfterTheFree(t *testing.T) {
 		w := newWorld(t, sim.Options{Unchecked: true}, 1, guard)
 		handle, address, err := w.allocate(0, 100)
 		require.NoError(t, err)
-		_, err = Free(handle, nil)
+		_, err = freeBlock(handle, nil)
 		require.NoError(t, err)
 		if late {
 			require.NoError(t, w.device.Fill(w.streams[0].native, address+40, 0x77, 1))
@@ -334,7 +334,7 @@ func TestTheGuardFindsWhoWritesAfterTheFree(t *testing.T) {
 			if guard.held > 0 {
 				require.NotEqual(t, address, again)
 			}
-			_, err = Free(handle, nil)
+			_, err = freeBlock(handle, nil)
 			require.NoError(t, err)
 			require.NoError(t, w.device.Synchronize())
 			w.runtime.Reap()

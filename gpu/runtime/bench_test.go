@@ -25,7 +25,7 @@ func BenchmarkAllocateAndFree(b *testing.B) {
 			for range b.N {
 				handle, _, err := w.allocate(0, 4096)
 				if err == nil {
-					_, err = Free(handle, nil)
+					_, err = freeBlock(handle, nil)
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -33,7 +33,7 @@ func BenchmarkAllocateAndFree(b *testing.B) {
 			}
 			b.StopTimer()
 			for _, handle := range handles {
-				_, err := Free(handle, nil)
+				_, err := freeBlock(handle, nil)
 				require.NoError(b, err)
 			}
 		})
@@ -55,6 +55,6 @@ func BenchmarkUse(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(b, err)
 }

@@ -10,27 +10,24 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/invariant"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
-// What a block's record says of it. What callers hold is a handle only: what a block is cannot be forged.
-const (
-	blockFree    = iota // the slot waits for the next block
-	blockLive           //
-	blockFreeing        // its free waits for uses to end
-	blockQueued         // its free is queued on a stream
-)
-
-// block is the record of a block of device memory. Its slot is used again, with another generation.
+// block is a block of device memory. Its slot is used again, with another generation. What callers hold is a handle only: what a
+// block is cannot be forged.
+//
+// C may free a block whose record is Live, and allocate it again, without the mutex. Who needs the block in Go locks it, by which
+// it becomes Held; when its last use has ended, and all of its work was on its own stream, it is Live again.
 type block struct {
-	mutex      sync.Mutex
-	generation uint32
-	state      uint8
-	index      uint32
+	mutex  sync.Mutex
+	record *blocks.Record
+	index  uint32
 
-	memory Memory
+	own    uint64  // the layers' word of its memory
+	freer  int32   // the system's thread that freed it, for the log; 0 = not told
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
-	freeOn *Stream // while blockFreeing
+	freeOn *Stream // while Ending
 
 	// The order of its uses. The last write comes first with the allocation, which is one.
 	write point
@@ -60,7 +57,7 @@ type blockTable struct {
 	free   []uint32 // slots that no stream keeps
 }
 
-var blocks blockTable
+var allBlocks blockTable
 
 // slotBatch is how many slots a stream takes and gives back at once.
 const slotBatch = 64
@@ -79,7 +76,7 @@ func (t *blockTable) take(s *Stream) (*block, uint64, error) {
 	index := q.slots[last]
 	q.slots = q.slots[:last]
 	b := t.at(index)
-	return b, abi.KindBlock<<60 | uint64(b.generation+1)<<28 | uint64(index), nil
+	return b, b.handle(b.generation() + 1), nil
 }
 
 func (t *blockTable) fill(q *freeQueue) error {
@@ -94,13 +91,21 @@ func (t *blockTable) fill(q *freeQueue) error {
 		if t.made == mostBlocks-1 {
 			break
 		}
-		t.made++
-		chunk := &t.chunks[t.made>>blockChunkBits]
+		index := t.made + 1
+		if err := blocks.MakeRecord(index); err != nil {
+			if len(q.slots) > 0 {
+				break
+			}
+			return noRecords(err)
+		}
+		chunk := &t.chunks[index>>blockChunkBits]
 		if chunk.Load() == nil {
 			chunk.Store(new([blockChunk]block))
 		}
-		t.at(t.made).index = t.made
-		q.slots = append(q.slots, t.made)
+		b := t.at(index)
+		b.index, b.record = index, blocks.At(index)
+		t.made = index
+		q.slots = append(q.slots, index)
 	}
 	if len(q.slots) == 0 {
 		return status.Errorf(status.Limit, "all %d blocks are in use", mostBlocks-1)
@@ -132,24 +137,72 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 		return nil, err
 	}
 	b.mutex.Lock()
-	generation := uint32(handle >> 28)
-	if b.generation == generation && b.state == blockLive {
+	if b.hold(uint32(handle >> 28)) {
 		return b, nil
 	}
-	never := generation == 0 || generation > b.generation
-	b.mutex.Unlock()
-	if never {
-		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle,
+	defer b.mutex.Unlock()
+	return nil, b.gone(handle)
+}
+
+// gone says that a handle is not that of the block which lives in its slot.
+func (b *block) gone(handle uint64) error {
+	if generation := uint32(handle >> 28); generation == 0 || generation > b.generation() {
+		return status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: its slot has no generation %d", handle,
 			generation)
 	}
-	return nil, status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
+	return status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
+}
+
+// hold takes the live block of a generation from C. The mutex is held. false: there is none any more.
+func (b *block) hold(generation uint32) bool {
+	if b.record.State.CompareAndSwap(blocks.State(generation, blocks.Live), blocks.State(generation, blocks.Held)) {
+		if p := (point{b.stream, b.record.Point}); b.write != p { // C has given it out anew
+			b.write, b.reads = p, b.reads[:0]
+		}
+		return true
+	}
+	return b.record.State.Load() == blocks.State(generation, blocks.Held)
+}
+
+// letGo gives the block back to C where no use of it is open and all of its work was on its own stream. The mutex is held.
+func (b *block) letGo() {
+	if b.record.Stream == nil || len(b.open) > 0 || b.write.stream != b.stream {
+		return
+	}
+	for _, read := range b.reads {
+		if read.stream != b.stream {
+			return
+		}
+	}
+	b.record.Point = b.write.number
+	b.set(blocks.Live)
+}
+
+func (b *block) generation() uint32 {
+	generation, _ := blocks.Parts(b.record.State.Load())
+	return generation
+}
+
+// what is what the record says of the block: one of the constants of package blocks.
+func (b *block) what() uint32 {
+	_, what := blocks.Parts(b.record.State.Load())
+	return what
+}
+
+// set changes what the record says, where nobody else may.
+func (b *block) set(what uint32) { b.record.State.Store(blocks.State(b.generation(), what)) }
+
+// memory is the block's, as the layers know it. The mutex is held, and the block is not C's.
+func (b *block) memory() Memory {
+	r := b.record
+	return Memory{Address: driver.Address(r.Address), Bytes: r.Bytes, Tag: Tag(r.Tag), Own: b.own, Freer: b.freer}
 }
 
 // each walks the live blocks.
-func (t *blockTable) each(yield func(b *block, handle uint64)) {
+func (t *blockTable) each(yield func(info BlockInfo)) {
 	t.all(func(b *block) {
-		if b.state == blockLive {
-			yield(b, b.handle())
+		if info, live := b.info(); live {
+			yield(info)
 		}
 	})
 }
@@ -167,23 +220,30 @@ func (t *blockTable) all(yield func(b *block)) {
 	}
 }
 
-func (b *block) handle() uint64 {
-	return abi.KindBlock<<60 | uint64(b.generation)<<28 | uint64(b.index)
+func (b *block) handle(generation uint32) uint64 {
+	return abi.KindBlock<<60 | uint64(generation)<<28 | uint64(b.index)
 }
+
+// current is the handle of the block that is, or was last, in the slot.
+func (b *block) current() uint64 { return b.handle(b.generation()) }
 
 // begin makes the record that of a live block.
 func (b *block) begin(memory Memory, stream *Stream) {
 	b.mutex.Lock()
+	defer b.mutex.Unlock()
 	if invariant.Enabled {
-		invariant.Assert(b.state == blockFree && len(b.open) == 0 && b.generation < lastGeneration,
-			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.state, len(b.open),
-			b.generation)
+		invariant.Assert(b.what() == blocks.Free && len(b.open) == 0 && b.generation() < lastGeneration,
+			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
+			b.generation())
 	}
-	b.generation++
-	b.state, b.memory, b.stream = blockLive, memory, stream
+	b.own, b.freer, b.stream = memory.Own, 0, stream
 	b.write = stream.next() // whoever uses it on another stream waits for the allocation
 	b.reads = b.reads[:0]
-	b.mutex.Unlock()
+	r := b.record
+	r.Address, r.Bytes, r.Tag = uint64(memory.Address), memory.Bytes, uint32(memory.Tag)
+	r.Stream, r.Units = stream.class(memory)
+	r.State.Store(blocks.State(b.generation()+1, blocks.Held))
+	b.letGo()
 }
 
 // BlockInfo is what is known of a block.
@@ -194,29 +254,48 @@ type BlockInfo struct {
 	Stream  *Stream
 	Tag     Tag
 	Uses    uint32 // begun, not ended
+	Asleep  bool   // its tag sleeps
 }
 
-func (b *block) info(handle uint64) BlockInfo {
-	i := BlockInfo{Handle: handle, Address: b.memory.Address, Bytes: b.memory.Bytes, Stream: b.stream, Tag: b.memory.Tag}
-	for _, open := range b.open {
-		i.Uses += open.reads + open.writes
+// info is what is known of the block that lives in the slot. The mutex is held; C may go on meanwhile.
+func (b *block) info() (i BlockInfo, live bool) {
+	for {
+		state := b.record.State.Load()
+		generation, what := blocks.Parts(state)
+		if what != blocks.Live && what != blocks.Held {
+			return BlockInfo{}, false
+		}
+		memory := b.memory()
+		if b.record.State.Load() != state {
+			continue // C has freed it, and the fields may be those of the next one
+		}
+		i = BlockInfo{Handle: b.handle(generation), Address: memory.Address, Bytes: memory.Bytes, Stream: b.stream,
+			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b)}
+		for _, open := range b.open {
+			i.Uses += open.reads + open.writes
+		}
+		return i, true
 	}
-	return i
 }
 
 // FindBlock is what is known of a live block. Errors: InvalidHandle, StaleHandle.
 func FindBlock(handle uint64) (BlockInfo, error) {
-	b, err := blocks.locked(handle)
+	b, err := allBlocks.find(handle)
 	if err != nil {
 		return BlockInfo{}, err
 	}
+	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return b.info(handle), nil
+	info, live := b.info()
+	if !live || info.Handle != handle {
+		return BlockInfo{}, b.gone(handle)
+	}
+	return info, nil
 }
 
 // LiveBlocks is the number of live blocks of the process.
 func LiveBlocks() (live uint64) {
-	blocks.each(func(*block, uint64) { live++ })
+	allBlocks.each(func(BlockInfo) { live++ })
 	return live
 }
 
@@ -235,14 +314,17 @@ const (
 func (b *block) beginUse(s *Stream, access Access) error {
 	if s.runtime != b.stream.runtime {
 		return status.Errorf(status.InvalidArgument,
-			"block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.handle(),
+			"block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.current(),
 			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
 	}
 	for _, open := range b.open {
 		if open.stream != s && (open.writes > 0 || access&Write != 0) {
 			return status.Errorf(status.Busy, "block 0x%016x is in use on stream %d: %d reads and %d writes have not ended",
-				b.handle(), open.stream.index, open.reads, open.writes)
+				b.current(), open.stream.index, open.reads, open.writes)
 		}
+	}
+	if err := s.runtime.pool.usable(b); err != nil {
+		return err
 	}
 	if err := s.waitFor(b.write); err != nil {
 		return err
@@ -279,7 +361,7 @@ func (b *block) count(s *Stream, access Access, by int32) {
 			has = open.writes
 		}
 		invariant.Assert(by > 0 || has > 0, "block 0x%016x: a use of kind %d ends on stream %d, %d reads and %d writes are open",
-			b.handle(), access, s.index, open.reads, open.writes)
+			b.current(), access, s.index, open.reads, open.writes)
 	}
 	if access&Write != 0 {
 		open.writes += uint32(by)
@@ -325,7 +407,7 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) { return FreeFro
 
 // FreeFrom is Free, where the caller knows the system's thread for the log.
 func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error) {
-	b, err := blocks.locked(handle)
+	b, err := allBlocks.locked(handle)
 	if err != nil {
 		return false, err
 	}
@@ -342,10 +424,11 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
-	b.memory.Freer = thread
+	b.freer = thread
 	if len(b.open) > 0 {
-		b.state, b.freeOn = blockFreeing, on
+		b.freeOn = on
 		b.countFree()
+		b.set(blocks.Ending)
 		r.counts.deferredFrees.Add(1)
 		b.mutex.Unlock()
 		return true, nil
@@ -361,9 +444,9 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 // countFree notes that a block's bytes are pending.
 func (b *block) countFree() {
 	r := b.stream.runtime
-	freed := r.bytes.freed.Add(b.memory.Bytes)
+	freed := r.bytes.freed.Add(b.record.Bytes)
 	if invariant.Enabled {
-		allocated := r.bytes.allocated.Load()
+		allocated, _ := r.allocated()
 		invariant.Assert(freed <= allocated, "%d bytes are freed, %d were allocated", freed, allocated)
 	}
 	r.counts.frees.Add(1)
@@ -373,7 +456,7 @@ func (b *block) countFree() {
 func (b *block) end() error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if b.state != blockLive {
+	if !b.hold(b.generation()) {
 		return nil
 	}
 	_, err := b.queueFree(b.stream)
@@ -391,21 +474,26 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 		err = b.waitForReads(s)
 	}
 	if err == nil {
-		err = r.noteLost(r.layer.Free(b.memory, s))
+		err = r.noteLost(r.layer.Free(b.memory(), s))
 	}
 	if err != nil && !r.lost.Load() { // with the device its memory is gone, too
 		return 0, err
 	}
-	if b.state == blockLive {
+	if b.what() == blocks.Held {
 		b.countFree()
 	}
-	b.state = blockQueued
+	b.set(blocks.Queued)
 	return s.pushFree(b), nil
 }
 
-// deferredEnd queues the free of a block whose last use has ended. Where the driver refuses, reaping tries again.
-func (b *block) deferredEnd() {
-	if b.state != blockFreeing || len(b.open) > 0 {
+// used comes when a use of the block has ended, or was withdrawn: it queues a free that has waited for the last one. Where the
+// driver refuses, reaping tries again.
+func (b *block) used() {
+	switch what := b.what(); {
+	case what == blocks.Held:
+		b.letGo()
+		return
+	case what != blocks.Ending || len(b.open) > 0:
 		return
 	}
 	if _, err := b.queueFree(b.freeOn); err != nil {

@@ -42,7 +42,7 @@ func accountsAreKept() error {
 	if err := recount(600); err != nil {
 		return err
 	}
-	if _, err := Free(first, nil); err != nil {
+	if _, err := freeBlock(first, nil); err != nil {
 		return err
 	}
 	if err := recount(600); err != nil { // until the device has come past the free
@@ -53,7 +53,7 @@ func accountsAreKept() error {
 	if err != nil { // the budget looks before it refuses
 		return err
 	}
-	if _, err := Free(second, nil); err != nil {
+	if _, err := freeBlock(second, nil); err != nil {
 		return err
 	}
 	d.Finish()
@@ -82,7 +82,7 @@ func TestABudgetRefusesWithItsNumbers(t *testing.T) {
 	requireCode(t, status.Limit, err)
 	require.Equal(t, BudgetState{Limit: 1024, Charged: 1024, Peak: 1024, Refusals: 3}, budget.State())
 	for _, handle := range []uint64{first, second} {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 }
@@ -116,7 +116,7 @@ func TestABudgetHoldsFromManyThreads(t *testing.T) {
 					err = w.use(thread, handle, address, bytes, ReadWrite)
 				}
 				if err == nil {
-					_, err = Free(handle, nil)
+					_, err = freeBlock(handle, nil)
 				}
 				if err != nil {
 					t.Error(err)
@@ -155,7 +155,7 @@ func TestReservationsKeepBytesFromOthers(t *testing.T) {
 	require.Equal(t, BudgetState{Limit: 1000, Charged: 500, Peak: 900, Refusals: 2}, budget.State())
 	reservation.End()
 	require.EqualValues(t, 500, budget.State().Charged)
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	require.NoError(t, err)
 	_, err = budget.Reserve(0)
 	requireCode(t, status.InvalidSize, err)

@@ -2,7 +2,10 @@
 
 package runtime
 
-import "libmmsb/core/status"
+import (
+	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
+)
 
 func broken(format string, arguments ...any) error {
 	return status.Errorf(status.Internal, format, arguments...)
@@ -12,15 +15,20 @@ func broken(format string, arguments ...any) error {
 // what a recount gives, a slot that is free twice, or in use. No call may run on the runtime; others may go on. Errors: Internal.
 func (r *Runtime) Check() error {
 	var live, pending, count uint64
-	blocks.all(func(b *block) {
-		switch {
-		case b.state == blockFree || b.stream.runtime != r:
-		case b.state == blockLive:
-			live, count = live+b.memory.Bytes, count+1
+	allBlocks.all(func(b *block) {
+		switch what := b.what(); {
+		case what == blocks.Free || b.stream.runtime != r:
+		case what == blocks.Live || what == blocks.Held:
+			live, count = live+b.record.Bytes, count+1
 		default:
-			pending += b.memory.Bytes
+			pending += b.record.Bytes
 		}
 	})
+	if r.pool != nil {
+		if err := r.pool.Check(); err != nil {
+			return err
+		}
+	}
 	u := r.Usage()
 	if u.Live != live || u.Pending != pending || u.Outstanding != live+pending || u.Blocks != count {
 		return broken("%d blocks of %d bytes live and %d bytes are pending, %d of %d and %d are counted, %d are outstanding",
@@ -30,13 +38,13 @@ func (r *Runtime) Check() error {
 		s.frees.mutex.Lock()
 		slots := append([]uint32(nil), s.frees.slots...)
 		s.frees.mutex.Unlock()
-		if err := blocks.checkFree(slots); err != nil {
+		if err := allBlocks.checkFree(slots); err != nil {
 			return err
 		}
 	}
-	blocks.mutex.Lock()
-	defer blocks.mutex.Unlock()
-	return blocks.checkFree(blocks.free)
+	allBlocks.mutex.Lock()
+	defer allBlocks.mutex.Unlock()
+	return allBlocks.checkFree(allBlocks.free)
 }
 
 // checkFree checks slots that nobody uses.
@@ -45,9 +53,9 @@ func (t *blockTable) checkFree(slots []uint32) error {
 	for _, index := range slots {
 		b := t.at(index)
 		b.mutex.Lock()
-		state := b.state
+		state := b.what()
 		b.mutex.Unlock()
-		if state != blockFree || seen[index] {
+		if state != blocks.Free || seen[index] {
 			return broken("free slot %d has state %d; free twice: %t", index, state, seen[index])
 		}
 		seen[index] = true

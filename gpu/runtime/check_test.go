@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/sim"
 )
 
@@ -16,7 +17,7 @@ func TestCheckSeesDamage(t *testing.T) {
 	handle, _, err := w.allocate(0, 256)
 	require.NoError(t, err)
 	require.NoError(t, w.runtime.Check())
-	b, err := blocks.find(handle)
+	b, err := allBlocks.find(handle)
 	require.NoError(t, err)
 	slots := &w.streams[0].frees.slots
 
@@ -26,10 +27,10 @@ func TestCheckSeesDamage(t *testing.T) {
 			return func() { w.runtime.bytes.allocated.Add(^uint64(0)) }
 		},
 		"0 bytes live and 256 bytes are pending": func() func() {
-			b.state = blockQueued
-			return func() { b.state = blockLive }
+			b.set(blocks.Queued)
+			return func() { b.set(blocks.Held) }
 		},
-		"has state 1": func() func() {
+		"has state 2": func() func() {
 			*slots = append(*slots, b.index)
 			return func() { *slots = (*slots)[:len(*slots)-1] }
 		},
@@ -46,6 +47,6 @@ func TestCheckSeesDamage(t *testing.T) {
 		require.NoError(t, w.runtime.Check(), text)
 	}
 	assert.ErrorContains(t, w.runtime.checkEnded(), "256 bytes are outstanding: 256 live, 0 pending")
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 }

@@ -30,7 +30,7 @@ func TestAnEndedRuntimeIsForgotten(t *testing.T) {
 			use, _, err := BeginUse(w.streams[i%3], Use{handle, Read})
 			require.NoError(t, err)
 			if i%2 == 0 {
-				deferred, err := Free(handle, w.streams[(i+1)%3])
+				deferred, err := freeBlock(handle, w.streams[(i+1)%3])
 				require.NoError(t, err)
 				require.True(t, deferred)
 				require.NoError(t, EndUse(use))

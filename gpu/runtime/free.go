@@ -8,6 +8,7 @@ import (
 
 	"libmmsb/core/invariant"
 	"libmmsb/core/log"
+	"libmmsb/gpu/blocks"
 )
 
 // freeQueue are a stream's frees that the device has not been seen to have come past, and slots for new blocks.
@@ -79,9 +80,9 @@ func (q *freeQueue) giveSlot(index uint32) {
 	}
 	q.mutex.Unlock()
 	if more != nil {
-		blocks.mutex.Lock()
-		blocks.free = append(blocks.free, more...)
-		blocks.mutex.Unlock()
+		allBlocks.mutex.Lock()
+		allBlocks.free = append(allBlocks.free, more...)
+		allBlocks.mutex.Unlock()
 	}
 }
 
@@ -119,10 +120,11 @@ func (r *Runtime) reap() {
 	r.stuck.mutex.Unlock()
 	for _, b := range again {
 		b.mutex.Lock()
-		b.deferredEnd()
+		b.used()
 		b.mutex.Unlock()
 	}
 	for _, s := range r.streams.snapshot() {
+		s.flush()
 		for !s.reap() { // somebody else is at it: what it finds counts for this call
 			gort.Gosched()
 		}
@@ -136,6 +138,9 @@ func (s *Stream) reap() bool {
 	}
 	defer s.reaper.Store(false)
 	r := s.runtime
+	if s.capture.Load() != nil && !r.lost.Load() { // what it captures is never done
+		return true
+	}
 	q := &s.frees
 	var done []queuedFree
 	for {
@@ -205,14 +210,14 @@ func (s *Stream) reapEvent(first, last uint64) (*recordedEvent, error) {
 // released ends a block whose free the device has come past.
 func (b *block) released(on *Stream) {
 	b.mutex.Lock()
-	memory, r := b.memory, b.stream.runtime
+	memory, r := b.memory(), b.stream.runtime
 	if invariant.Enabled {
-		invariant.Assert(b.state == blockQueued && len(b.open) == 0,
-			"block 0x%016x is released in state %d, with open uses on %d streams", b.handle(), b.state, len(b.open))
+		invariant.Assert(b.what() == blocks.Queued && len(b.open) == 0,
+			"block 0x%016x is released in state %d, with open uses on %d streams", b.current(), b.what(), len(b.open))
 	}
-	b.state = blockFree
+	b.set(blocks.Free)
 	b.forget()
-	again := b.generation < lastGeneration
+	again := b.generation() < lastGeneration
 	index := b.index
 	b.mutex.Unlock()
 	if again {
@@ -221,7 +226,7 @@ func (b *block) released(on *Stream) {
 	r.layer.Released(memory)
 	released := r.bytes.released.Add(memory.Bytes)
 	if invariant.Enabled {
-		freed := r.bytes.freed.Load()
+		freed, _ := r.freed()
 		invariant.Assert(released <= freed, "%d bytes are released, %d were freed", released, freed)
 	}
 }
@@ -231,7 +236,7 @@ func (b *block) released(on *Stream) {
 func (b *block) forget() {
 	clear(b.reads[:cap(b.reads)])
 	clear(b.open[:cap(b.open)])
-	b.write, b.reads, b.open, b.memory = point{}, b.reads[:0], b.open[:0], Memory{}
+	b.write, b.reads, b.open = point{}, b.reads[:0], b.open[:0]
 	b.stream, b.freeOn = nil, nil
 }
 

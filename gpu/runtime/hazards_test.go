@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
@@ -46,7 +47,7 @@ func (p *laneProgram) run(w *world) error {
 	freed := false
 	free := func() error {
 		freed = true
-		if _, err := Free(handle, w.streams[p.freeOn]); err != nil {
+		if _, err := freeBlock(handle, w.streams[p.freeOn]); err != nil {
 			return err
 		}
 		again, address, err := w.allocate(p.againOn, blockBytes)
@@ -56,7 +57,7 @@ func (p *laneProgram) run(w *world) error {
 		if err := w.use(p.againOn, again, address, blockBytes, Write); err != nil {
 			return err
 		}
-		_, err = Free(again, nil)
+		_, err = freeBlock(again, nil)
 		return err
 	}
 	for at, which := range p.order {
@@ -305,7 +306,7 @@ func randomProgram(w *world, random *rand.Rand, steps int) error {
 			if random.IntN(2) == 0 {
 				on = w.streams[random.IntN(len(w.streams))]
 			}
-			if _, err := Free(blocks[i].handle, on); err != nil {
+			if _, err := freeBlock(blocks[i].handle, on); err != nil {
 				return err
 			}
 			blocks = append(blocks[:i], blocks[i+1:]...)
@@ -319,7 +320,7 @@ func randomProgram(w *world, random *rand.Rand, steps int) error {
 		}
 	}
 	for _, b := range blocks {
-		if _, err := Free(b.handle, nil); err != nil {
+		if _, err := freeBlock(b.handle, nil); err != nil {
 			return err
 		}
 	}
@@ -334,14 +335,19 @@ func randomProgram(w *world, random *rand.Rand, steps int) error {
 }
 
 // randomSchedules runs programs with seeds from one on, and returns the first seed that is not in order.
-func randomSchedules(first uint64, count int) (bad uint64, err error) {
+// pooled: the runtime has a pool, whose blocks C gives out and frees.
+func randomSchedules(first uint64, count int, pooled bool) (bad uint64, err error) {
 	const together = 100 // programs of one device, so that they meet what others left
 	for seed := first; seed < first+uint64(count); {
-		d, err := sim.New(sim.Options{Memory: 1 << 20, Scheduler: sim.Seeded, Seed: seed})
+		simulated, of := sim.Options{Memory: 1 << 20, Scheduler: sim.Seeded, Seed: seed}, Options{}
+		if pooled {
+			simulated.Memory, of.Pool = 16*mib, &pool.Options{}
+		}
+		d, err := sim.New(simulated)
 		if err != nil {
 			return seed, err
 		}
-		w, err := newWorldOn(d, 8)
+		w, err := newWorldOf(d, 8, of)
 		for range together {
 			if err != nil || seed == first+uint64(count) {
 				break
@@ -378,7 +384,9 @@ func TestRandomSchedules(t *testing.T) {
 	if text := os.Getenv("MMSB_SEED"); text != "" {
 		first, _ = strconv.ParseUint(text, 10, 64)
 	}
-	bad, err := randomSchedules(first, count)
-	require.NoError(t, err, "MMSB_SEED=%d", bad)
-	t.Logf("report: %d schedules from seed %d on, all in order", count, first)
+	for _, pooled := range []bool{false, true} {
+		bad, err := randomSchedules(first, count/2, pooled)
+		require.NoError(t, err, "MMSB_SEED=%d, pooled: %t", bad, pooled)
+	}
+	t.Logf("report: %d schedules from seed %d on, half of them on a pool, all in order", count, first)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/sim"
 )
 
@@ -18,17 +19,24 @@ func TestMoreGivenBackThanChargedIsFoundAtOnce(t *testing.T) {
 	assert.PanicsWithError(t, "invariant broken: 11 bytes exceed the 10 that are charged", func() { l.Give(11) })
 }
 
+// recorded is a block that no table has.
+func recorded(what uint32, s *Stream, bytes uint64) *block {
+	r := &blocks.Record{Bytes: bytes}
+	r.State.Store(blocks.State(1, what))
+	return &block{record: r, stream: s}
+}
+
 func TestABlockThatBreaksItsLifeIsFoundAtOnce(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 1)
 	s := w.streams[0]
-	assert.Panics(t, func() { (&block{state: blockLive}).begin(Memory{}, s) }, "a slot in use begins again")
-	assert.Panics(t, func() { (&block{state: blockLive, stream: s}).released(s) }, "a live block is released")
-	assert.Panics(t, func() { (&block{state: blockLive, stream: s}).endUse(s, Read) }, "a use ends that was not begun")
+	assert.Panics(t, func() { recorded(blocks.Live, nil, 0).begin(Memory{}, s) }, "a slot in use begins again")
+	assert.Panics(t, func() { recorded(blocks.Live, s, 0).released(s) }, "a live block is released")
+	assert.Panics(t, func() { recorded(blocks.Live, s, 0).endUse(s, Read) }, "a use ends that was not begun")
 	handle, _, err := w.allocate(0, 256)
 	require.NoError(t, err)
-	assert.Panics(t, func() { (&block{stream: s, memory: Memory{Bytes: 257}}).countFree() }, "more is freed than allocated")
+	assert.Panics(t, func() { recorded(blocks.Live, s, 257).countFree() }, "more is freed than allocated")
 	w.runtime.bytes.freed.Add(^uint64(256))
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 }
 

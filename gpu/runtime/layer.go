@@ -85,7 +85,7 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 		return 0, 0, err
 	}
 	defer r.leave()
-	b, handle, err := blocks.take(stream)
+	b, handle, err := allBlocks.take(stream)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -110,6 +110,9 @@ func otherRuntime(stream *Stream) error {
 func (r *Runtime) noteLost(err error) error {
 	if status.CodeOf(err) == status.DeviceLost {
 		r.lost.Store(true)
+		if r.hits != nil {
+			r.hits.pool.Shut()
+		}
 	}
 	return err
 }

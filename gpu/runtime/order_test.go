@@ -16,7 +16,7 @@ import (
 func (w *world) endOf(t *testing.T, handles ...uint64) {
 	t.Helper()
 	for _, handle := range handles {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	w.driver.Finish()
@@ -54,7 +54,7 @@ func TestWhatEachAccessWaitsFor(t *testing.T) {
 					}
 					require.Equal(t, want, w.waits(t, func() error {
 						if now == free {
-							_, err := Free(block, w.streams[stream])
+							_, err := freeBlock(block, w.streams[stream])
 							return err
 						}
 						return w.use(stream, block, address, 512, now)
@@ -116,7 +116,7 @@ func usedAgain(w *world, announced bool) (first, second uint64, same bool, err e
 	if err != nil {
 		return 0, 0, false, err
 	}
-	if _, err := Free(first, nil); err != nil {
+	if _, err := freeBlock(first, nil); err != nil {
 		return 0, 0, false, err
 	}
 	second, again, err := w.allocate(0, 512)
@@ -134,7 +134,7 @@ func TestMemoryIsUsedAgainBehindWorkThatIsStillQueued(t *testing.T) {
 	require.NotEqual(t, first, second, "one address, two blocks")
 	_, _, err = BeginUse(w.streams[1], Use{first, Write})
 	requireCode(t, status.StaleHandle, err)
-	_, err = Free(first, nil)
+	_, err = freeBlock(first, nil)
 	requireCode(t, status.StaleHandle, err)
 	info, err := FindBlock(second)
 	require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestOneStreamTakesItsMemoryAgain(t *testing.T) {
 		result := driver.Copy{To: pinned + driver.Address(round), From: address + 511, Bytes: 1}
 		require.NoError(t, w.device.Copy(stream.native, result))
 		require.NoError(t, EndUse(use))
-		_, err = Free(block, nil)
+		_, err = freeBlock(block, nil)
 		require.NoError(t, err)
 	}
 	require.Less(t, len(addresses), rounds, "else this test shows nothing")
@@ -193,7 +193,7 @@ func TestAReapAsksEveryStream(t *testing.T) {
 	for stream, bytes := range []uint64{512, 1024} {
 		block, _, err := w.allocate(stream, bytes)
 		require.NoError(t, err)
-		_, err = Free(block, nil)
+		_, err = freeBlock(block, nil)
 		require.NoError(t, err)
 	}
 	w.driver.Finish()
@@ -226,7 +226,7 @@ func TestRuntimesShareALedger(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, ledger.Charged())
 	for _, handle := range []uint64{block, within} {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	one.runtime.Reap()

@@ -52,13 +52,16 @@ func (t *pointTable) settle(err error) {
 	}
 }
 
-// Record makes a point of the stream's end. Errors: StaleHandle, Device, DeviceLost.
+// Record makes a point of the stream's end. Errors: StaleHandle, InvalidState (it captures), Device, DeviceLost.
 func (s *Stream) Record() (*Point, error) {
 	r := s.runtime
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
 	defer r.leave()
+	if err := s.free("a point of it cannot be waited for"); err != nil {
+		return nil, err
+	}
 	at := s.next() // above all events: what the program queued by itself has no number, so that the event must be a new one
 	m, err := s.covering(at.number)
 	if err != nil {
@@ -142,6 +145,8 @@ func (s *Stream) WaitFor(p *Point) error {
 		return p.err
 	case r == other:
 		return s.waitFor(p.at)
+	case s.capture.Load() != nil:
+		return s.free("it cannot wait for another device")
 	case r.device.Info().Simulated != other.device.Info().Simulated:
 		return otherDriver(r, other)
 	}
@@ -171,13 +176,20 @@ const (
 // SynchronizeWithin blocks until everything that was queued is done, or the time is over. Errors: WouldBlock (no time was given),
 // Timeout, StaleHandle, and those of the driver.
 func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
+	return s.synchronizeUntil(time.Now().Add(timeout), timeout)
+}
+
+// synchronizeUntil is SynchronizeWithin of a time that began earlier; a negative one does not end.
+func (s *Stream) synchronizeUntil(end time.Time, timeout time.Duration) error {
 	p, err := s.Record()
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	end, sleep := time.Now().Add(timeout), shortestSleep
-	for {
+	if timeout < 0 {
+		return p.Wait()
+	}
+	for sleep := shortestSleep; ; sleep = min(2*sleep, longestSleep) {
 		past, err := p.Poll()
 		switch {
 		case past:
@@ -190,6 +202,5 @@ func (s *Stream) SynchronizeWithin(timeout time.Duration) error {
 				s.runtime.device.Info().Ordinal, timeout)
 		}
 		time.Sleep(min(sleep, time.Until(end)))
-		sleep = min(2*sleep, longestSleep)
 	}
 }

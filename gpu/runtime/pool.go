@@ -16,63 +16,130 @@ import (
 // Pool is a caching allocator as the lowest layer, in place of the device's own stream-ordered memory. It reserves addresses
 // once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool). A block that a
 // stream has freed it has again without the driver; another stream has it when the device has come past the free, or, where there
-// is no other memory, behind an event.
+// is no other memory, behind an event. Tags that sleep (sleep.go) and captures (capture.go) have partitions with ranges of their
+// own.
 type Pool struct {
 	host   Host
 	device driver.Device
+	ledger *DeviceLedger
 	books  *pool.Pool
-	log    *Log // nil = none
-	ranges [pool.Spaces]struct {
-		address driver.Address
-		bytes   uint64
-	}
+	log    *Log                                         // nil = none
+	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
+	sleepers
+
+	streams sync.Map      // by index: those that have freed
+	cached  func() uint64 // bytes that the books hold for magazines
 
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
-	streams map[uint32]*Stream
+	prepaid int               // segments that are charged, and that the driver has not been asked for yet
 
 	made, ended atomic.Uint64 // memory of segments
 }
 
+// addresses are a range of them; 0 bytes: not reserved.
+type addresses struct {
+	first driver.Address
+	bytes uint64
+}
+
+// poolSpaceBits are those of a memory's own word that say in which space it lies; above them is its size in units.
+const poolSpaceBits = 8
+
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
 
+// CanPool says whether a device can have a pool.
+func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%info.Granularity == 0 }
+
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
-func newPool(device driver.Device, options pool.Options, host Host) (*Pool, error) {
+func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	if !info.VirtualMemory || poolSegment%info.Granularity != 0 {
+	if !CanPool(info) {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, mapped: make(map[driver.Address]driver.Physical), streams: make(map[uint32]*Stream)}
-	var bytes [pool.Spaces]uint64
-	for i := range p.ranges {
-		// Twice as much as there can be: a long range is bare where short ones are held.
-		bytes[i] = max(2*info.Bytes, 8*poolSegment) / poolSegment * poolSegment
-		address, err := device.Reserve(bytes[i])
-		if err != nil {
-			return nil, cmp.Or(err, p.release())
-		}
-		p.ranges[i].address, p.ranges[i].bytes = address, bytes[i]
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical)}
+	// Twice as much as there can be: a long range is bare where short ones are held.
+	bytes, err := p.reserve(0, 2*info.Bytes)
+	if err != nil {
+		return nil, err
 	}
 	p.books = pool.New(options, (*poolSource)(p), bytes)
 	return p, nil
 }
 
-// release gives the addresses back.
-func (p *Pool) release() (first error) {
-	for i := range p.ranges {
-		if r := &p.ranges[i]; r.bytes > 0 {
-			first = cmp.Or(first, p.device.Release(r.address, r.bytes))
+// reserve gets the addresses of a partition, two ranges of so many bytes.
+func (p *Pool) reserve(partition int, each uint64) (bytes [pool.Spaces]uint64, err error) {
+	ranges := p.ranges[partition*pool.Spaces:][:pool.Spaces]
+	for i := range ranges {
+		bytes[i] = max(each, 8*poolSegment) / poolSegment * poolSegment
+		if ranges[i].first, err = p.device.Reserve(bytes[i]); err != nil {
+			return bytes, cmp.Or(err, p.release(ranges))
+		}
+		ranges[i].bytes = bytes[i]
+	}
+	return bytes, nil
+}
+
+// release gives addresses back.
+func (p *Pool) release(ranges []addresses) (first error) {
+	for i := range ranges {
+		if r := &ranges[i]; r.bytes > 0 {
+			first = cmp.Or(first, p.device.Release(r.first, r.bytes))
 			r.bytes = 0
 		}
 	}
 	return first
 }
 
-// Statistics are those of the pool.
-func (p *Pool) Statistics() pool.Statistics { return p.books.Statistics() }
+// open makes a partition, whose ranges are as long as there is memory.
+func (p *Pool) open(name string, fixed bool) (int, error) {
+	return p.books.Open(name, fixed, func(partition int) ([pool.Spaces]uint64, error) {
+		return p.reserve(partition, p.device.Info().Bytes)
+	})
+}
+
+// partitionOf is where a request's block comes from: its stream's capture, or its tag.
+func (p *Pool) partitionOf(request Request) int {
+	if c := request.Stream.capture.Load(); c != nil {
+		return c.of.partition
+	}
+	if of := p.byTag.Load(); of != nil {
+		return (*of)[request.Tag]
+	}
+	return 0
+}
+
+// partitionAt is the partition whose address it is.
+func (p *Pool) partitionAt(address driver.Address) int {
+	for space := range p.ranges {
+		if r := &p.ranges[space]; uint64(address-r.first) < r.bytes {
+			return space / pool.Spaces
+		}
+	}
+	return 0
+}
+
+// addressOf is where units of a space begin.
+func (p *Pool) addressOf(block pool.Block) driver.Address {
+	return p.ranges[block.Space].first + driver.Address(block.Offset*pool.Unit)
+}
+
+// PoolStatistics are those of the books, and of sleeping tags in bytes.
+type PoolStatistics struct {
+	pool.Statistics
+	Kept   uint64 // on the host, for blocks that sleep
+	Copied uint64 // to the host and back, ever
+}
+
+// Statistics are those of the pool. What magazines have is not held.
+func (p *Pool) Statistics() PoolStatistics {
+	s := p.books.Statistics()
+	s.Held -= min(s.Held, p.cached())
+	return PoolStatistics{Statistics: s, Kept: p.keptBytes(), Copied: p.copied.Load()}
+}
 
 // Flows are what the books have given out and taken back, in each space and in all.
 func (p *Pool) Flows() (spaces [pool.Spaces]pool.Flow, all pool.Flow) { return p.books.Flows() }
@@ -85,21 +152,21 @@ func (p *Pool) Check() error { return p.books.Check() }
 
 // knows remembers a stream, whose frees others may ask for.
 func (p *Pool) knows(s *Stream) {
-	p.mutex.Lock()
-	p.streams[s.index] = s
-	p.mutex.Unlock()
+	if p.stream(s.index) == nil {
+		p.streams.Store(s.index, s)
+	}
 }
 
 func (p *Pool) stream(index uint32) *Stream {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.streams[index]
+	s, _ := p.streams.Load(index)
+	known, _ := s.(*Stream)
+	return known
 }
 
 // Allocate implements Layer.
 func (p *Pool) Allocate(request Request) (Memory, error) {
 	s := request.Stream
-	block, wait, err := p.books.Take(s.index, request.Bytes)
+	block, wait, err := p.books.TakeIn(p.partitionOf(request), s.index, request.Bytes)
 	if err == nil && wait.Needed {
 		if err = s.waitFor(point{p.stream(wait.Stream), wait.Mark}); err != nil {
 			err = cmp.Or(err, p.books.Give(wait.Stream, wait.Mark, block))
@@ -108,8 +175,8 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 	if err != nil {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
-	return Memory{Address: p.ranges[block.Space].address + driver.Address(block.Offset*pool.Unit), Bytes: request.Bytes,
-		Tag: request.Tag, Own: uint64(block.Space)}, nil
+	return Memory{Address: p.addressOf(block), Bytes: request.Bytes, Tag: request.Tag,
+		Own: block.Count<<poolSpaceBits | uint64(block.Space)}, nil
 }
 
 // Free implements Layer. The stream is ordered behind all uses: its own work to come may have the memory at once.
@@ -118,9 +185,14 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 		return status.Errorf(status.DeviceLost, "device %d is lost", p.device.Info().Ordinal)
 	}
 	p.knows(stream)
-	space := int(memory.Own)
-	block := p.books.BlockOf(space, uint64(memory.Address-p.ranges[space].address)/pool.Unit, memory.Bytes)
-	return p.books.Give(stream.index, stream.next().number, block)
+	return p.books.Give(stream.index, stream.next().number, p.block(memory))
+}
+
+// block is what the books know memory as. Its size is not always that of the request: a block of a magazine may be larger.
+func (p *Pool) block(memory Memory) pool.Block {
+	space := int(memory.Own % (1 << poolSpaceBits))
+	at := uint64(memory.Address-p.ranges[space].first) / pool.Unit
+	return pool.Block{Space: space, Range: pool.Range{Offset: at, Count: memory.Own >> poolSpaceBits}}
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.
@@ -140,28 +212,84 @@ func (p *Pool) Close() (first error) {
 	}
 	clear(p.mapped)
 	p.mutex.Unlock()
-	return cmp.Or(first, (*poolSource)(p).dropIdle(), p.release())
+	first = cmp.Or(first, (*poolSource)(p).dropIdle(), p.endSleepers(), p.release(p.ranges[:]))
+	if p.host.Lost() { // with the device its memory is gone
+		p.ledger.Give(uint64(len(p.idle)) * poolSegment)
+	}
+	return first
 }
 
 // poolSource is what the books ask for memory.
 type poolSource Pool
 
-func (p *poolSource) segments(space int, r pool.Range) (first driver.Address, count int) {
-	return p.ranges[space].address + driver.Address(r.Offset*pool.Unit), int(r.Count * pool.Unit / poolSegment)
+// segmentsOf are the addresses of segments.
+func (p *poolSource) segmentsOf(blocks ...pool.Block) (segments []driver.Address) {
+	for _, block := range blocks {
+		first := (*Pool)(p).addressOf(block)
+		for offset := uint64(0); offset < block.Count*pool.Unit; offset += poolSegment {
+			segments = append(segments, first+driver.Address(offset))
+		}
+	}
+	return segments
 }
 
 // Back implements pool.Source.
 func (p *poolSource) Back(space int, r pool.Range) error {
-	first, count := p.segments(space, r)
-	for i := range count {
-		if err := p.backSegment(first + driver.Address(i*poolSegment)); err != nil {
-			_ = p.bare(first, i) // memory that was just mapped, and that nobody has used
+	return p.backAll([]pool.Block{{Space: space, Range: r}})
+}
+
+// backAll gives memory to segments of several ranges; to all of them or none.
+func (p *poolSource) backAll(blocks []pool.Block) error {
+	segments := p.segmentsOf(blocks...)
+	if err := p.prepay(len(segments)); err != nil {
+		return err
+	}
+	defer p.refund()
+	for i, segment := range segments {
+		if err := p.backSegment(segment); err != nil {
+			_ = p.bare(segments[:i]) // memory that was just mapped, and that nobody has used
 			return cmp.Or(err, p.dropIdle())
 		}
 	}
 	_ = p.dropIdle() // the segments have their memory; what does not end now does later
-	p.note(LogMap, space, r)
+	p.note(LogMap, blocks)
 	return nil
+}
+
+// prepay charges what so many segments need beside what is idle: all of it or nothing, so that of two pools that meet at the
+// budget's end one has what it needs. Errors: Limit.
+func (p *poolSource) prepay(segments int) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	missing := max(0, segments-len(p.idle))
+	if err := p.ledger.take(uint64(missing) * poolSegment); err != nil {
+		return err
+	}
+	p.prepaid += missing
+	return nil
+}
+
+// refund gives back what was charged and not needed.
+func (p *poolSource) refund() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.ledger.Give(uint64(p.prepaid) * poolSegment)
+	p.prepaid = 0
+}
+
+// create takes a segment's memory from the device. What was prepaid may be too little, where what was idle has ended meanwhile.
+func (p *poolSource) create() (driver.Physical, error) {
+	if p.prepaid == 0 {
+		if err := p.ledger.take(poolSegment); err != nil {
+			return 0, err
+		}
+		p.prepaid++
+	}
+	physical, err := p.device.CreatePhysical(poolSegment)
+	if err == nil {
+		p.prepaid--
+	}
+	return physical, err
 }
 
 func (p *poolSource) backSegment(address driver.Address) error {
@@ -172,7 +300,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		physical, p.idle = p.idle[last], p.idle[:last]
 	} else {
 		var err error
-		if physical, err = p.device.CreatePhysical(poolSegment); err != nil {
+		if physical, err = p.create(); err != nil {
 			return err
 		}
 		p.made.Add(1)
@@ -187,31 +315,35 @@ func (p *poolSource) backSegment(address driver.Address) error {
 
 // Bare implements pool.Source.
 func (p *poolSource) Bare(space int, r pool.Range) error {
-	first, count := p.segments(space, r)
-	err := p.bare(first, count)
+	return p.bareAll([]pool.Block{{Space: space, Range: r}})
+}
+
+// bareAll takes memory away from segments of several ranges; from all of them or none.
+func (p *poolSource) bareAll(blocks []pool.Block) error {
+	err := p.bare(p.segmentsOf(blocks...))
 	if err == nil {
-		p.note(LogUnmap, space, r)
+		p.note(LogUnmap, blocks)
 	}
 	return err
 }
 
-func (p *poolSource) note(action LogAction, space int, r pool.Range) {
-	if p.log != nil {
-		first, count := p.segments(space, r)
-		p.log.note(action, status.OK, &Memory{Address: first, Bytes: uint64(count) * poolSegment}, nil, 0)
+func (p *poolSource) note(action LogAction, blocks []pool.Block) {
+	if p.log == nil {
+		return
+	}
+	for _, block := range blocks {
+		p.log.note(action, status.OK, &Memory{Address: (*Pool)(p).addressOf(block), Bytes: block.Count * pool.Unit}, nil, 0)
 	}
 }
 
 // bare takes segments' memory away, for the next segments; all of them or none.
-func (p *poolSource) bare(first driver.Address, count int) error {
+func (p *poolSource) bare(segments []driver.Address) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for i := range count {
-		address := first + driver.Address(i*poolSegment)
-		if err := p.device.Unmap(address); err != nil {
+	for i, segment := range segments {
+		if err := p.device.Unmap(segment); err != nil {
 			for ; i > 0; i-- { // what was unmapped is mapped again, by the memory that was there last
-				last := len(p.idle) - 1
-				again := first + driver.Address((i-1)*poolSegment)
+				last, again := len(p.idle)-1, segments[i-1]
 				if p.device.Map(again, p.idle[last]) != nil {
 					break
 				}
@@ -219,8 +351,8 @@ func (p *poolSource) bare(first driver.Address, count int) error {
 			}
 			return err
 		}
-		p.idle = append(p.idle, p.mapped[address])
-		delete(p.mapped, address)
+		p.idle = append(p.idle, p.mapped[segment])
+		delete(p.mapped, segment)
 	}
 	return nil
 }
@@ -237,6 +369,7 @@ func (p *poolSource) dropIdle() (first error) {
 			continue
 		}
 		p.ended.Add(1)
+		p.ledger.Give(poolSegment)
 	}
 	p.idle = left
 	return first

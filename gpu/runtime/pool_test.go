@@ -25,7 +25,7 @@ func TestAPoolGivesMemoryAgainWithoutTheDriver(t *testing.T) {
 	handle, address, err := w.allocate(0, 3*mib)
 	require.NoError(t, err)
 	require.NoError(t, w.use(0, handle, address, 3*mib, Write))
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 	grown := w.runtime.Pool().Statistics().Grown
 	again, same, err := w.allocate(0, 3*mib)
@@ -33,7 +33,7 @@ func TestAPoolGivesMemoryAgainWithoutTheDriver(t *testing.T) {
 	require.Equal(t, address, same)
 	require.Equal(t, grown, w.runtime.Pool().Statistics().Grown)
 	require.NoError(t, w.use(0, again, same, 3*mib, ReadWrite))
-	_, err = Free(again, nil)
+	_, err = freeBlock(again, nil)
 	require.NoError(t, err)
 
 	// Another stream has other memory as long as this one may still write there.
@@ -41,7 +41,7 @@ func TestAPoolGivesMemoryAgainWithoutTheDriver(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, same, elsewhere)
 	require.NoError(t, w.use(1, other, elsewhere, 3*mib, Write))
-	_, err = Free(other, nil)
+	_, err = freeBlock(other, nil)
 	require.NoError(t, err)
 	w.driver.Finish()
 }
@@ -51,7 +51,7 @@ func TestAPoolThatIsFullWaitsForOtherStreams(t *testing.T) {
 	handle, address, err := w.allocate(0, 12*mib)
 	require.NoError(t, err)
 	require.NoError(t, w.use(0, handle, address, 12*mib, Write))
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 	_, _, err = w.allocate(1, 13*mib)
 	requireCode(t, status.OutOfMemory, err)
@@ -59,7 +59,7 @@ func TestAPoolThatIsFullWaitsForOtherStreams(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, address, same)
 	require.NoError(t, w.use(1, handle, same, 12*mib, Write))
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 	w.driver.Finish()
 }
@@ -74,7 +74,7 @@ func TestAPoolMovesMemory(t *testing.T) {
 		handles = append(handles, handle)
 	}
 	for i := range 3 {
-		_, err := Free(handles[2*i], nil)
+		_, err := freeBlock(handles[2*i], nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.device.Synchronize())
@@ -84,7 +84,7 @@ func TestAPoolMovesMemory(t *testing.T) {
 	require.NoError(t, w.runtime.Pool().Check())
 	require.NotZero(t, w.runtime.Pool().Statistics().Moved)
 	for _, handle := range []uint64{handle, handles[1], handles[3], handles[5]} {
-		_, err = Free(handle, nil)
+		_, err = freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.device.Synchronize())
@@ -109,7 +109,7 @@ func TestAPoolWhoseDriverFails(t *testing.T) {
 						live = append(live, handle)
 					}
 					for len(live) > 2 {
-						if _, err := Free(live[0], nil); err == nil {
+						if _, err := freeBlock(live[0], nil); err == nil {
 							live = live[1:]
 						}
 						w.runtime.Reap()
@@ -117,8 +117,8 @@ func TestAPoolWhoseDriverFails(t *testing.T) {
 					require.NoError(t, w.runtime.Pool().Check())
 				}
 				for _, handle := range live {
-					if _, err := Free(handle, nil); err != nil {
-						_, err = Free(handle, nil)
+					if _, err := freeBlock(handle, nil); err != nil {
+						_, err = freeBlock(handle, nil)
 						require.NoError(t, err)
 					}
 				}
@@ -144,7 +144,7 @@ func TestMemoryThatDoesNotEnd(t *testing.T) {
 		handles = append(handles, handle)
 	}
 	for _, handle := range []uint64{handles[0], handles[2]} {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.device.Synchronize())
@@ -157,7 +157,7 @@ func TestMemoryThatDoesNotEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.use(0, other, address, 4*mib, Write))
 	for _, handle := range []uint64{handles[1], handle, other} {
-		_, err = Free(handle, nil)
+		_, err = freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.device.Synchronize())
@@ -182,7 +182,7 @@ func TestAPoolNeedsNoOrderedMemory(t *testing.T) {
 	handle, address, err := w.allocate(0, 5*mib)
 	require.NoError(t, err)
 	require.NoError(t, w.use(0, handle, address, 5*mib, Write))
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 	require.NoError(t, w.end())
 	require.NoError(t, d.Problems())
@@ -208,13 +208,13 @@ func TestThreadsShareAPool(t *testing.T) {
 					live = append(live, handle)
 				}
 				for len(live) > 6 || err != nil && len(live) > 0 {
-					_, err = Free(live[0], w.streams[random.IntN(4)])
+					_, err = freeBlock(live[0], w.streams[random.IntN(4)])
 					assert.NoError(t, err)
 					live, err = live[1:], nil
 				}
 			}
 			for _, handle := range live {
-				_, err := Free(handle, nil)
+				_, err := freeBlock(handle, nil)
 				assert.NoError(t, err)
 			}
 		}()

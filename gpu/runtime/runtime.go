@@ -28,6 +28,8 @@ type Options struct {
 	Adaptors []Adaptor
 	// Pool: blocks come from a caching allocator; nil = from the device's stream-ordered memory.
 	Pool *pool.Options
+	// Others is asked when memory is missing; nil: nobody knows.
+	Others Others
 }
 
 // Runtime is the streams and blocks of one device.
@@ -36,6 +38,9 @@ type Runtime struct {
 	options Options
 	layer   Layer // the uppermost
 	pool    *Pool // the lowest; nil = the device's own memory
+	hits    *hits // nil = every call enters Go
+	ledger  *DeviceLedger
+	host    hostMemory
 	events  eventPool
 	streams streamTable
 
@@ -88,25 +93,39 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 	r := &Runtime{device: device, options: options}
 	r.events.device = device
 	r.calls.last = make(chan struct{}, 1)
-	r.streams.init(r)
-	r.layer = &deviceLayer{device: device}
-	if options.Pool != nil {
-		var err error
-		if r.pool, err = newPool(device, *options.Pool, r); err != nil {
-			return nil, err
+	joinLedger(r)
+	if err := r.compose(); err != nil {
+		leaveLedger(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// compose makes the layers of memory.
+func (r *Runtime) compose() (err error) {
+	r.layer = &orderedLayer{deviceLayer{device: r.device}, r.ledger}
+	if of := r.options.Pool; of != nil {
+		if r.pool, err = newPool(r.device, *of, r.ledger, r); err != nil {
+			return err
 		}
+		r.pool.cached = r.streams.cached
 		r.layer = r.pool
 	}
-	for _, adaptor := range options.Adaptors {
+	r.layer = &ladder{r.layer, r}
+	for _, adaptor := range r.options.Adaptors {
 		if err := adaptor.Over(r.layer, r); err != nil {
-			return nil, cmp.Or(err, r.layer.Close())
+			return cmp.Or(err, r.layer.Close())
 		}
 		if log, is := adaptor.(*Log); is && r.pool != nil {
 			r.pool.log, log.pooled = log, true
 		}
 		r.layer = adaptor
 	}
-	return r, nil
+	if r.hits, err = newHits(r); err != nil {
+		return cmp.Or(err, r.layer.Close())
+	}
+	r.streams.init(r)
+	return nil
 }
 
 // shared are the runtimes of the process, one for each device.
@@ -155,10 +174,15 @@ func For(of driver.Driver, ordinal int, build func(driver.Device) (*Runtime, err
 // Leave forgets the process-wide runtimes of a driver that ends.
 func Leave(of driver.Driver) {
 	shared.Lock()
-	defer shared.Unlock()
 	for key := range shared.runtimes {
 		if key.driver == of {
 			delete(shared.runtimes, key)
+		}
+	}
+	shared.Unlock()
+	for ordinal := range of.Count() {
+		if device, err := of.Open(ordinal); err == nil {
+			forgetLedger(device)
 		}
 	}
 }
@@ -194,9 +218,11 @@ func (r *Runtime) Usage() Usage {
 	var released, freed, allocated, frees, allocations uint64
 	// What goes is read before and behind what comes: where it has not moved, all of them are of one moment.
 	for range mostLooks {
-		released, freed, frees = r.bytes.released.Load(), r.bytes.freed.Load(), c.frees.Load()
-		allocated, allocations = r.bytes.allocated.Load(), c.allocations.Load()
-		if r.bytes.released.Load() == released && r.bytes.freed.Load() == freed && c.frees.Load() == frees {
+		released = r.released()
+		freed, frees = r.freed()
+		allocated, allocations = r.allocated()
+		againFreed, againFrees := r.freed()
+		if r.released() == released && againFreed == freed && againFrees == frees {
 			break
 		}
 	}
@@ -215,9 +241,9 @@ func (r *Runtime) Usage() Usage {
 // Blocks are the runtime's live blocks.
 func (r *Runtime) Blocks() []BlockInfo {
 	var all []BlockInfo
-	blocks.each(func(b *block, handle uint64) {
-		if b.stream.runtime == r {
-			all = append(all, b.info(handle))
+	allBlocks.each(func(info BlockInfo) {
+		if info.Stream.runtime == r {
+			all = append(all, info)
 		}
 	})
 	return all
@@ -239,12 +265,14 @@ func (r *Runtime) Close() (Leaks, error) {
 
 func (r *Runtime) close() (Leaks, error) {
 	r.calls.end()
+	endCaptures(r)
+	r.shut()
 	err := r.noteLost(r.device.Synchronize())
 	var leaks Leaks
 	leaks.Uses = endUses(r)
 	leaks.Blocks = r.Blocks()
 	for _, info := range leaks.Blocks {
-		if b, findErr := blocks.find(info.Handle); findErr == nil {
+		if b, findErr := allBlocks.find(info.Handle); findErr == nil {
 			err = cmp.Or(err, b.end())
 		}
 	}
@@ -256,5 +284,8 @@ func (r *Runtime) close() (Leaks, error) {
 		invariant.Check(r.checkEnded())
 	}
 	leaks.Streams = r.streams.leased()
-	return leaks, cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	r.endHits()
+	err = cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	leaveLedger(r)
+	return leaks, err
 }

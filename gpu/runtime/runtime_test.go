@@ -23,7 +23,7 @@ func TestBlocksComeAndGo(t *testing.T) {
 	usage := w.runtime.Usage()
 	require.Equal(t, []uint64{1000, 1000, 0, 1}, []uint64{usage.Outstanding, usage.Live, usage.Pending, usage.Blocks})
 
-	deferred, err := Free(handle, nil)
+	deferred, err := freeBlock(handle, nil)
 	require.NoError(t, err)
 	require.False(t, deferred)
 	w.runtime.Reap()
@@ -34,7 +34,7 @@ func TestBlocksComeAndGo(t *testing.T) {
 	w.runtime.Reap()
 	require.Zero(t, w.runtime.Usage().Outstanding)
 
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	requireCode(t, status.StaleHandle, err)
 	_, err = FindBlock(handle)
 	requireCode(t, status.StaleHandle, err)
@@ -43,7 +43,7 @@ func TestBlocksComeAndGo(t *testing.T) {
 	require.NotEqual(t, handle, again)
 	_, err = FindBlock(handle)
 	requireCode(t, status.StaleHandle, err)
-	_, err = Free(again, nil)
+	_, err = freeBlock(again, nil)
 	require.NoError(t, err)
 	w.driver.Finish()
 }
@@ -54,7 +54,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 	require.NoError(t, err)
 	for _, bad := range []uint64{0, 1, handle ^ 1<<62, handle + 1<<28, handle &^ (uint64(lastGeneration) << 28),
 		abi.KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
-		_, err := Free(bad, nil)
+		_, err := freeBlock(bad, nil)
 		requireCode(t, status.InvalidHandle, err)
 		_, _, err = BeginUse(w.streams[0], Use{bad, Read})
 		requireCode(t, status.InvalidHandle, err)
@@ -69,7 +69,7 @@ func TestWhatIsNoBlock(t *testing.T) {
 		requireCode(t, status.InvalidHandle, EndUse(bad))
 		requireCode(t, status.InvalidHandle, AbortUse(bad))
 	}
-	_, err = Free(handle, nil)
+	_, err = freeBlock(handle, nil)
 	require.NoError(t, err)
 }
 
@@ -131,7 +131,7 @@ func TestAStreamOfTheCaller(t *testing.T) {
 	require.NoError(t, ReleaseStream(handle))
 	require.NoError(t, w.device.DestroyStream(foreign)) // what is known of it stays
 	require.NoError(t, w.use(0, block, address, 512, ReadWrite))
-	_, err = Free(block, nil) // on a stream of the runtime, as its own is gone
+	_, err = freeBlock(block, nil) // on a stream of the runtime, as its own is gone
 	require.NoError(t, err)
 	w.driver.Finish()
 
@@ -141,7 +141,7 @@ func TestAStreamOfTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	block, _, err = w.runtime.Allocate(Request{Bytes: 512, Stream: s})
 	require.NoError(t, err)
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	require.NoError(t, err)
 	require.NoError(t, ReleaseStream(standard))
 	w.driver.Finish()
@@ -154,11 +154,11 @@ func TestTwoRuntimesDoNotMix(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = BeginUse(other.streams[0], Use{block, Read})
 	requireCode(t, status.InvalidArgument, err)
-	_, err = Free(block, other.streams[0])
+	_, err = freeBlock(block, other.streams[0])
 	requireCode(t, status.InvalidArgument, err)
 	_, _, err = one.runtime.Allocate(Request{Bytes: 1, Stream: other.streams[0]})
 	requireCode(t, status.InvalidArgument, err)
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	require.NoError(t, err)
 }
 
@@ -170,10 +170,10 @@ func TestAFreeWaitsForOpenUses(t *testing.T) {
 	require.NoError(t, err)
 	second, _, err := BeginUse(w.streams[1], Use{block, Read})
 	require.NoError(t, err)
-	deferred, err := Free(block, nil)
+	deferred, err := freeBlock(block, nil)
 	require.NoError(t, err)
 	require.True(t, deferred)
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	requireCode(t, status.StaleHandle, err)
 	_, _, err = BeginUse(w.streams[0], Use{block, Read})
 	requireCode(t, status.StaleHandle, err)
@@ -227,7 +227,7 @@ func TestConflictingUsesAreBusy(t *testing.T) {
 		require.NoError(t, EndUse(use))
 	}
 	for _, handle := range []uint64{block, other} {
-		_, err := Free(handle, nil)
+		_, err := freeBlock(handle, nil)
 		require.NoError(t, err)
 	}
 }
@@ -272,7 +272,7 @@ func TestRecordings(t *testing.T) {
 	require.NoError(t, EndUse(open))
 	require.NoError(t, BeginRecorded(late))
 	require.NoError(t, AbortUse(late))
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	require.NoError(t, err)
 }
 
@@ -291,7 +291,7 @@ func TestWorkOnOneStreamCostsNoEvent(t *testing.T) {
 	usage := w.runtime.Usage()
 	require.EqualValues(t, 1, usage.EventsMade, "one event covers all that came before")
 	require.EqualValues(t, 1, usage.Waits)
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	require.NoError(t, err)
 }
 
@@ -324,7 +324,7 @@ func TestEachFailingCallLeavesTheBooksRight(t *testing.T) {
 				note(w.use(i%2, handle, address, 512, Write))
 				note(w.use(1-i%2, handle, address, 512, Read))
 				if i%3 == 2 {
-					if _, err := Free(handle, w.streams[1-i%2]); note(err) {
+					if _, err := freeBlock(handle, w.streams[1-i%2]); note(err) {
 						delete(live, handle)
 					}
 				}
@@ -336,10 +336,10 @@ func TestEachFailingCallLeavesTheBooksRight(t *testing.T) {
 			}
 			require.EqualValues(t, 512*len(live), w.runtime.Usage().Live)
 			for handle := range live {
-				_, err := Free(handle, nil)
+				_, err := freeBlock(handle, nil)
 				if err != nil { // the handle is good for another try
 					note(err)
-					_, err = Free(handle, nil)
+					_, err = freeBlock(handle, nil)
 				}
 				require.NoError(t, err)
 			}
@@ -379,7 +379,7 @@ func TestALostDeviceLeavesTheBooksRight(t *testing.T) {
 		}
 		require.True(t, lost)
 		for _, handle := range handles {
-			_, err := Free(handle, nil)
+			_, err := freeBlock(handle, nil)
 			require.NoError(t, err, "with the device its memory is gone")
 		}
 		leaks, _ := w.runtime.Close()
@@ -440,7 +440,7 @@ func TestWhatWasLeftIsReported(t *testing.T) {
 	require.Len(t, leaks.Blocks, 1)
 	require.Equal(t, "left behind", leaks.Blocks[0].Tag.String())
 	requireCode(t, status.StaleHandle, EndUse(use))
-	_, err = Free(block, nil)
+	_, err = freeBlock(block, nil)
 	requireCode(t, status.StaleHandle, err)
 	require.Zero(t, w.runtime.Usage().Outstanding)
 }

@@ -10,6 +10,7 @@ import (
 	"libmmsb/core/picture"
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -43,18 +44,20 @@ type heldBlock struct {
 	block   picture.Block
 }
 
-// records appends the blocks that have memory.
+// records appends the blocks that have memory. What sleeps has none.
 func (r *Runtime) records(all []heldBlock) []heldBlock {
-	blocks.all(func(b *block) {
-		if b.stream == nil || b.stream.runtime != r || b.state != blockLive && b.state != blockFreeing {
-			return
+	add := func(memory Memory, stream *Stream, state picture.State) {
+		all = append(all, heldBlock{memory.Address, memory.Bytes, picture.Block{Bytes: memory.Bytes, Asked: memory.Bytes,
+			State: state, Tag: uint32(memory.Tag), Stream: uint64(stream.index)}})
+	}
+	allBlocks.all(func(b *block) {
+		info, live := b.info()
+		switch {
+		case live && info.Stream.runtime == r && !info.Asleep:
+			add(Memory{Address: info.Address, Bytes: info.Bytes, Tag: info.Tag}, info.Stream, picture.Live)
+		case !live && b.what() == blocks.Ending && b.stream.runtime == r:
+			add(b.memory(), b.stream, picture.Awaiting)
 		}
-		state := picture.Live
-		if b.state == blockFreeing {
-			state = picture.Awaiting
-		}
-		all = append(all, heldBlock{b.memory.Address, b.memory.Bytes, picture.Block{Bytes: b.memory.Bytes, Asked: b.memory.Bytes,
-			State: state, Tag: uint32(b.memory.Tag), Stream: uint64(b.stream.index)}})
 	})
 	return all
 }
@@ -68,7 +71,7 @@ func byAddress(records []heldBlock) {
 func (p *Pool) segments(pieces []pool.Piece, records []heldBlock) (segments []picture.Segment) {
 	byAddress(records)
 	for _, piece := range pieces {
-		first := p.ranges[piece.Space].address + driver.Address(piece.Offset*pool.Unit)
+		first := p.addressOf(piece.Block)
 		b := picture.Block{Bytes: piece.Count * pool.Unit}
 		end := first + driver.Address(b.Bytes)
 		switch {
@@ -91,7 +94,7 @@ func (p *Pool) segments(pieces []pool.Piece, records []heldBlock) (segments []pi
 			}
 		}
 		last := len(segments) - 1
-		if small := piece.Space == pool.Small; last < 0 || segments[last].Small != small ||
+		if small := piece.Space%pool.Spaces == pool.Small; last < 0 || segments[last].Small != small ||
 			segments[last].Address+segments[last].Bytes != uint64(first) {
 			segments = append(segments, picture.Segment{Address: uint64(first), Small: small})
 			last++

@@ -3,36 +3,39 @@
 package runtime
 
 import (
-	"sync/atomic"
+	"libmmsb/gpu/blocks"
 )
 
-// Statistics is an adaptor that counts bytes and blocks, in all and by tag.
+// Statistics is an adaptor that counts bytes and blocks, in all and by tag. C counts in the same memory.
 type Statistics struct {
 	over
-	all   tally
-	byTag [mostTags]atomic.Pointer[tally]
+	tallies *blocks.Tallies
+	streams *streamTable // which have counted allocations that did not enter Go; nil = none
 }
 
-// tally is counted without a lock. Live bytes are those whose memory was not released yet.
-type tally struct {
-	live, peak, total atomic.Uint64 // bytes
-	blocks, ever      atomic.Uint64
-	refused           atomic.Uint64
-}
-
-func (t *tally) add(bytes uint64) {
-	live := t.live.Add(bytes)
-	for peak := t.peak.Load(); live > peak && !t.peak.CompareAndSwap(peak, live); {
-		peak = t.peak.Load()
+// Over implements Adaptor.
+func (s *Statistics) Over(below Layer, host Host) error {
+	if err := s.over.Over(below, host); err != nil {
+		return err
 	}
-	t.total.Add(bytes)
-	t.blocks.Add(1)
-	t.ever.Add(1)
+	var err error
+	s.tallies, err = newTallies()
+	return err
 }
 
-func (t *tally) remove(bytes uint64) {
-	given(bytes, t.live.Add(-bytes))
-	t.blocks.Add(^uint64(0))
+func add(t *blocks.Tally, bytes uint64) {
+	live := t.Live.Add(bytes)
+	for peak := t.Peak.Load(); live > peak && !t.Peak.CompareAndSwap(peak, live); {
+		peak = t.Peak.Load()
+	}
+	t.Total.Add(bytes)
+	t.Blocks.Add(1)
+	t.Ever.Add(1)
+}
+
+func remove(t *blocks.Tally, bytes uint64) {
+	given(bytes, t.Live.Add(-bytes))
+	t.Blocks.Add(^uint64(0))
 }
 
 // Tally is what was counted: bytes and blocks whose memory is not released, the most bytes there ever were, all there were, and
@@ -42,42 +45,62 @@ type Tally struct {
 	Blocks, Ever, Failed uint64
 }
 
-func (t *tally) read() Tally {
-	return Tally{Live: t.live.Load(), Peak: t.peak.Load(), Total: t.total.Load(), Blocks: t.blocks.Load(), Ever: t.ever.Load(),
-		Failed: t.refused.Load()}
+func read(t *blocks.Tally) Tally {
+	return Tally{Live: t.Live.Load(), Peak: t.Peak.Load(), Total: t.Total.Load(), Blocks: t.Blocks.Load(), Ever: t.Ever.Load(),
+		Failed: t.Refused.Load()}
 }
 
-func (s *Statistics) of(tag Tag) *tally {
-	at := &s.byTag[tag%mostTags]
-	if t := at.Load(); t != nil {
-		return t
-	}
-	at.CompareAndSwap(nil, new(tally))
-	return at.Load()
-}
+func (s *Statistics) of(tag Tag) *blocks.Tally { return &s.tallies.Tag[tag%mostTags] }
 
 // Allocate implements Layer.
 func (s *Statistics) Allocate(request Request) (Memory, error) {
 	memory, err := s.below.Allocate(request)
 	if err != nil {
-		s.all.refused.Add(1)
-		s.of(request.Tag).refused.Add(1)
+		s.tallies.All.Refused.Add(1)
+		s.of(request.Tag).Refused.Add(1)
 		return memory, err
 	}
-	s.all.add(memory.Bytes)
-	s.of(memory.Tag).add(memory.Bytes)
+	add(&s.tallies.All, memory.Bytes)
+	add(s.of(memory.Tag), memory.Bytes)
 	return memory, nil
 }
 
 // Released implements Layer.
 func (s *Statistics) Released(memory Memory) {
 	s.below.Released(memory)
-	s.all.remove(memory.Bytes)
-	s.of(memory.Tag).remove(memory.Bytes)
+	remove(&s.tallies.All, memory.Bytes)
+	remove(s.of(memory.Tag), memory.Bytes)
+}
+
+// Close implements Layer. What was counted can be read until another runtime begins.
+func (s *Statistics) Close() error {
+	s.tallies.End()
+	return s.over.Close()
 }
 
 // All is the tally of everything.
-func (s *Statistics) All() Tally { return s.all.read() }
+func (s *Statistics) All() Tally {
+	t := read(&s.tallies.All)
+	for _, stream := range s.quick() {
+		t.Ever += stream.Allocations.Load()
+		t.Total += stream.Allocated.Load()
+	}
+	return t
+}
 
 // OfTag is the tally of one tag.
-func (s *Statistics) OfTag(tag Tag) Tally { return s.of(tag).read() }
+func (s *Statistics) OfTag(tag Tag) Tally {
+	t := read(s.of(tag))
+	for _, stream := range s.quick() {
+		ever, total := stream.Counted(uint32(tag))
+		t.Ever, t.Total = t.Ever+ever, t.Total+total
+	}
+	return t
+}
+
+func (s *Statistics) quick() []*blocks.Stream {
+	if s.streams == nil {
+		return nil
+	}
+	return s.streams.quick()
+}

@@ -11,6 +11,7 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/handle"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -29,16 +30,19 @@ type Stream struct {
 	foreign bool
 	handle  atomic.Uint64 // while it is leased
 
-	queued    atomic.Uint64 // number of the last point
-	completed atomic.Uint64 // the device has come past this point
+	queued    *atomic.Uint64 // number of the last point; fast's where there is one
+	ownQueued atomic.Uint64
+	completed atomic.Uint64  // the device has come past this point
+	fast      *blocks.Stream // its magazines; nil = all calls enter Go
 
 	mutex    sync.Mutex
 	recorded *recordedEvent    // the last event that was recorded
 	seen     map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
 	ended    bool              // a foreign stream that was let go: nothing is recorded on it any more
 
-	frees  freeQueue
-	reaper atomic.Bool // somebody is looking at the frees
+	frees   freeQueue
+	reaper  atomic.Bool              // somebody is looking at the frees
+	capture atomic.Pointer[captured] // while it captures: capture.go
 }
 
 // recordedEvent is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded
@@ -61,6 +65,7 @@ type streamTable struct {
 	runtime *Runtime
 	mutex   sync.Mutex
 	all     []*Stream
+	fast    []*blocks.Stream  // of those that have magazines
 	idle    map[int][]*Stream // by priority
 	inUse   int               // pooled ones that are leased
 	defined *Stream           // the device's default stream
@@ -77,14 +82,22 @@ type lease struct {
 }
 
 func (t *streamTable) init(r *Runtime) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
 	t.runtime, t.idle = r, make(map[int][]*Stream)
 	t.defined = t.add(0, true)
-	t.defined.handle.Store(0)
 }
 
 // add makes the record of a stream of the driver.
 func (t *streamTable) add(native driver.Stream, foreign bool) *Stream {
 	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: uint32(len(t.all)), seen: make(map[uint32]uint64)}
+	s.queued = &s.ownQueued
+	if h := t.runtime.hits; h != nil {
+		if fast, err := blocks.NewStream(h.pool); err == nil { // else its calls enter Go
+			s.fast, s.queued = fast, &fast.Queued
+			t.fast = append(t.fast, fast)
+		}
+	}
 	t.all = append(t.all, s)
 	return s
 }
@@ -131,7 +144,7 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 		t.idle[priority] = append(t.idle[priority], s)
 		return 0, err
 	}
-	s.handle.Store(h)
+	s.lease(h)
 	t.inUse++
 	return h, nil
 }
@@ -167,7 +180,7 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 		}
 		return 0, err
 	}
-	s.handle.Store(h)
+	s.lease(h)
 	return h, nil
 }
 
@@ -207,19 +220,25 @@ func ReleaseStream(h uint64) error {
 		return err
 	}
 	defer r.leave()
+	if err := s.free("it cannot be released"); err != nil {
+		return err
+	}
 	if s.foreign && s.native != 0 {
+		s.leaveToC(false) // later frees are not queued on it any more
+		s.flush()
 		s.mutex.Lock()
 		err := s.recordNow()
 		s.ended = err == nil
 		s.mutex.Unlock()
 		if err != nil {
+			s.leaveToC(true)
 			return err
 		}
 	}
 	if _, err := streams.Remove(h); err != nil { // somebody was faster
 		return err
 	}
-	s.handle.Store(0)
+	s.lease(0)
 	if s.foreign {
 		if s.native == 0 {
 			return nil
@@ -279,6 +298,10 @@ func (s *Stream) recordNow() error {
 func (s *Stream) covering(number uint64) (*recordedEvent, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if c := s.capture.Load(); c != nil && number <= c.recorded.number {
+		c.recorded.users.Add(1)
+		return c.recorded, nil
+	}
 	if s.recorded == nil || s.recorded.number < number {
 		if err := s.recordNow(); err != nil {
 			return nil, err
@@ -305,6 +328,9 @@ func (s *Stream) waitFor(p point) error {
 	if seen >= p.number {
 		r.counts.waitsSaved.Add(1)
 		return nil
+	}
+	if err := s.mayWaitFor(p); err != nil {
+		return err
 	}
 	m, err := p.stream.covering(p.number)
 	if err != nil {
@@ -344,7 +370,7 @@ func (t *streamTable) close() error {
 		}
 		foreignGone := s.ended || s.native == 0
 		s.mutex.Unlock()
-		blocks.takeBack(&s.frees)
+		allBlocks.takeBack(&s.frees)
 		if foreignGone {
 			continue
 		}

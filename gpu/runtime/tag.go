@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 )
 
 // Tag names what memory is for, in logs and reports. Equal names have equal tags; 0 is "untagged".
@@ -43,15 +44,12 @@ func TagOf(name string) (Tag, error) {
 	name = strings.Clone(name)
 	tag = Tag(len(tags.names))
 	tags.names, tags.numbers[name] = append(tags.names, name), tag
+	blocks.SetTags(len(tags.names))
 	return tag, nil
 }
 
 // Known says whether the tag is one of those that TagOf gave, or 0.
-func (t Tag) Known() bool {
-	tags.RLock()
-	defer tags.RUnlock()
-	return int(t) < len(tags.names)
-}
+func (t Tag) Known() bool { return uint32(t) < blocks.Tags() }
 
 // String is the tag's name.
 func (t Tag) String() string {

@@ -42,7 +42,7 @@ func TestThreadsShareBlocks(t *testing.T) {
 		for i := range 100 {
 			b := <-blocks
 			if i%4 == 3 {
-				if _, err := Free(b.handle, nil); err != nil {
+				if _, err := freeBlock(b.handle, nil); err != nil {
 					t.Error(err)
 				}
 				handle, address, err := w.allocate(thread, 512)
@@ -57,7 +57,7 @@ func TestThreadsShareBlocks(t *testing.T) {
 		}
 	})
 	for range 16 {
-		_, err := Free((<-blocks).handle, nil)
+		_, err := freeBlock((<-blocks).handle, nil)
 		require.NoError(t, err)
 	}
 }
@@ -126,7 +126,7 @@ func TestTheLogIsInOrder(t *testing.T) {
 				err = w.use(thread, handle, address, 512, Write)
 			}
 			if err == nil {
-				_, err = Free(handle, w.streams[thread])
+				_, err = freeBlock(handle, w.streams[thread])
 			}
 			if err != nil {
 				t.Error(err)
@@ -192,7 +192,7 @@ func TestAReaperBesideThreads(t *testing.T) {
 				err = w.use((thread+1)%workers, handle, address, bytes, Write)
 			}
 			if err == nil {
-				_, err = Free(handle, nil)
+				_, err = freeBlock(handle, nil)
 			}
 			if err != nil {
 				t.Error(err)
@@ -223,7 +223,7 @@ func TestAFreeMeetsUses(t *testing.T) {
 		inThreads(3, func(thread int) {
 			switch thread {
 			case 0:
-				if _, err := Free(block, nil); err != nil {
+				if _, err := freeBlock(block, nil); err != nil {
 					t.Error(err)
 				}
 			case 1:

@@ -145,7 +145,7 @@ func (u *useRecord) begin() (bad int, err error) {
 			for _, done := range u.uses[:i] {
 				done.block.mutex.Lock()
 				done.block.withdraw(u.stream, done.access)
-				done.block.deferredEnd()
+				done.block.used()
 				done.block.mutex.Unlock()
 			}
 			return i, err
@@ -159,7 +159,7 @@ func (u *useRecord) beginOne(use *begun) error {
 	if use.access == 0 || use.access > ReadWrite {
 		return status.Errorf(status.InvalidArgument, "access is %d, not 1 (read), 2 (write) or 3 (both)", use.access)
 	}
-	b, err := blocks.locked(use.handle)
+	b, err := allBlocks.locked(use.handle)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (u *useRecord) end(abort bool) {
 			b := u.uses[i].block
 			b.mutex.Lock()
 			b.endUse(u.stream, u.uses[i].access)
-			b.deferredEnd()
+			b.used()
 			b.mutex.Unlock()
 		}
 	}

@@ -30,5 +30,8 @@ func (s *Stream) Launch(launch *driver.Launch) error {
 
 // Synchronize blocks until everything that was queued is done.
 func (s *Stream) Synchronize() error {
+	if err := s.free("its end cannot be waited for"); err != nil {
+		return err
+	}
 	return s.work(func() error { return s.runtime.device.SynchronizeStream(s.native) })
 }

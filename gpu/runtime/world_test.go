@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 )
@@ -32,7 +33,13 @@ func newWorldOf(d *sim.Driver, streams int, of Options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newWorldOver(d, device, streams, of)
+}
+
+// newWorldOver has a device of its own making over the driver's.
+func newWorldOver(d *sim.Driver, device driver.Device, streams int, of Options) (*world, error) {
 	w := &world{driver: d, device: device}
+	var err error
 	if w.runtime, err = New(device, of); err != nil {
 		return nil, err
 	}
@@ -98,8 +105,19 @@ func (w *world) end() error {
 	return nil
 }
 
+// allocate and free do what programs in C do: first without Go.
 func (w *world) allocate(stream int, bytes uint64) (handle uint64, address driver.Address, err error) {
+	if handle, at, ok := blocks.Hit(w.streams[stream].Handle(), bytes, 0); ok {
+		return handle, driver.Address(at), nil
+	}
 	return w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[stream]})
+}
+
+func freeBlock(handle uint64, on *Stream) (deferred bool, err error) {
+	if on == nil && blocks.Cache(handle) {
+		return false, nil
+	}
+	return Free(handle, on)
 }
 
 // work queues work on a stream that reads or writes bytes at an address.

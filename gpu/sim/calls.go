@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"cmp"
 	"sync"
 
 	"libmmsb/core/status"
@@ -11,10 +12,18 @@ import (
 
 // event is a point in a stream, and what is ordered before it.
 type event struct {
-	device *device
-	mutex  sync.Mutex
-	point  point
-	clock  clock
+	device  *device
+	mutex   sync.Mutex
+	point   point
+	clock   clock
+	capture *Use // its begin, where the event was recorded in one
+}
+
+// captured is the begin of the capture in which the event was recorded.
+func (e *event) captured() *Use {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	return e.capture
 }
 
 func (e *event) now() (point, clock) {
@@ -131,6 +140,9 @@ func (d *device) QueryStream(handle driver.Stream) (bool, error) {
 		return false, err
 	}
 	defer d.leave()
+	if begin := s.capture.Load(); begin != nil {
+		return false, d.breaks(QueryStream, begin)
+	}
 	d.driver.observe()
 	done := s.end().done()
 	if done {
@@ -146,6 +158,9 @@ func (d *device) SynchronizeStream(handle driver.Stream) error {
 		return err
 	}
 	defer d.leave()
+	if begin := s.capture.Load(); begin != nil {
+		return d.breaks(Synchronize, begin)
+	}
 	return d.wait(s.end(), s.clock)
 }
 
@@ -173,6 +188,10 @@ func (d *device) Synchronize() error {
 	d.driver.streamMutex.Lock()
 	past := d.past
 	for _, s := range d.driver.all {
+		if begin := s.capture.Load(); s.device == d && begin != nil {
+			d.driver.streamMutex.Unlock()
+			return d.breaks(Synchronize, begin)
+		}
 		if s.device == d {
 			ends = append(ends, end{s.end(), s.clock})
 		}
@@ -226,7 +245,7 @@ func (d *device) RecordEvent(handle driver.Event, on driver.Stream) error {
 		return err
 	}
 	e.mutex.Lock()
-	e.point, e.clock = s.end(), s.clock
+	e.point, e.clock, e.capture = s.end(), s.clock, s.capture.Load()
 	e.mutex.Unlock()
 	d.driver.pass()
 	return nil
@@ -241,6 +260,9 @@ func (d *device) QueryEvent(handle driver.Event) (bool, error) {
 	e, err := d.event(handle)
 	if err != nil {
 		return false, err
+	}
+	if begin := e.captured(); begin != nil {
+		return false, d.breaks(QueryEvent, begin)
 	}
 	d.driver.observe()
 	p, c := e.now()
@@ -261,6 +283,9 @@ func (d *device) SynchronizeEvent(handle driver.Event) error {
 	if err != nil {
 		return err
 	}
+	if begin := e.captured(); begin != nil {
+		return d.breaks(Synchronize, begin)
+	}
 	return d.wait(e.now())
 }
 
@@ -275,6 +300,12 @@ func (d *device) Wait(on driver.Stream, handle driver.Event) error {
 	if err != nil {
 		return err
 	}
+	switch own, other := s.capture.Load(), e.captured(); {
+	case own != nil && other != nil: // an edge of the graph
+		return nil
+	case own != nil || other != nil:
+		return d.breaks(Wait, cmp.Or(own, other))
+	}
 	p, c := e.now()
 	if d.driver.order != nil {
 		s.clock = s.clock.join(c)
@@ -284,4 +315,36 @@ func (d *device) Wait(on driver.Stream, handle driver.Event) error {
 	}
 	d.driver.pass()
 	return nil
+}
+
+// Capture says that the program captures a stream from now on, or no longer: its work is a graph's and does not run. What would
+// break a capture of CUDA's fails and is a violation: to query or wait for the stream, or an event that was recorded in it, and
+// waits between what is in a capture and what is not. Errors: NoDevice, InvalidHandle.
+func (d *Driver) Capture(ordinal int, handle driver.Stream, begins bool) error {
+	device, err := d.device(ordinal)
+	if err != nil {
+		return err
+	}
+	s, err := device.enterOn(Capture, handle)
+	if err != nil {
+		return err
+	}
+	defer device.leave()
+	var begin *Use
+	if begins {
+		begin = &Use{Call: Capture, Device: ordinal, Stream: handle}
+		if d.order != nil {
+			begin = d.order.streamUse(Capture, s).of(0, false, 0, 0)
+		}
+	}
+	s.capture.Store(begin)
+	return nil
+}
+
+// breaks reports a call that a capture does not survive, and is its error.
+func (d *device) breaks(call Call, begin *Use) error {
+	if o := d.driver.order; o != nil {
+		o.report(Uncapturable, begin, o.hostUse(call).of(0, false, 0, 0), nil)
+	}
+	return status.Errorf(status.Device, "%v on %s breaks the capture of stream 0x%x", call, d.info.Name, uint64(begin.Stream))
 }

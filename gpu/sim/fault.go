@@ -43,6 +43,7 @@ const (
 	Launch
 	MemoryInfo
 	HostAccess // a touch of memory by the host, as the program reports it
+	Capture    // the begin of a capture, as the program reports it
 	calls
 )
 
@@ -51,7 +52,7 @@ var callNames = [calls]string{
 	"Reserve", "Release", "CreatePhysical", "DestroyPhysical", "Map", "Unmap",
 	"CreateStream", "DestroyStream", "QueryStream", "Synchronize",
 	"CreateEvent", "DestroyEvent", "RecordEvent", "QueryEvent", "Wait", "Copy", "Fill",
-	"LoadModule", "UnloadModule", "Function", "Launch", "MemoryInfo", "HostAccess",
+	"LoadModule", "UnloadModule", "Function", "Launch", "MemoryInfo", "HostAccess", "Capture",
 }
 
 func (c Call) String() string { return callNames[c] }
@@ -93,6 +94,17 @@ func (d *Driver) Inject(fault Fault) error {
 	device.faults.planted = append(device.faults.planted, fault)
 	device.trouble.Store(true)
 	return nil
+}
+
+// Spare takes back faults that have not happened, and says how many those were.
+func (d *Driver) Spare() (count int) {
+	for _, device := range d.devices {
+		device.faults.mutex.Lock()
+		count += len(device.faults.planted)
+		device.faults.planted = nil
+		device.faults.mutex.Unlock()
+	}
+	return count
 }
 
 // meet is what happens to a call of a device that is lost or has faults planted. later says that its work shall fail on the

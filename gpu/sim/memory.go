@@ -305,7 +305,7 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 		return 0, err
 	}
 	b.state, b.bytes, b.owner = reserved, bytes, d
-	d.arena.reservations[b.address] = &reservation{block: b}
+	d.arena.reservations[b.address] = &reservation{block: b, taken: map[driver.Address]*Use{}}
 	return b.address, nil
 }
 
@@ -313,6 +313,23 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 type reservation struct {
 	block  *block
 	mapped int
+	taken  map[driver.Address]*Use // the Unmap that took memory away, where there is none since
+}
+
+// takenFrom is the Unmap that took memory from one of some addresses; nil where none did.
+func (a *arena) takenFrom(address driver.Address, bytes uint64) *Use {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for at := address &^ (granularity - 1); uint64(at-address) < bytes || at < address; at += granularity {
+		b := a.find(max(at, address))
+		if b == nil || b.state != reserved {
+			continue
+		}
+		if taken := a.reservations[b.address].taken[at]; taken != nil {
+			return taken
+		}
+	}
+	return nil
 }
 
 // Release gives a reserved part back.
@@ -424,6 +441,9 @@ func (d *device) Map(address driver.Address, handle driver.Physical) error {
 	})
 	r.mapped++
 	p.mapped++
+	for at := address; at < address+driver.Address(p.bytes); at += granularity {
+		delete(r.taken, at)
+	}
 	return nil
 }
 
@@ -458,7 +478,11 @@ func (d *device) Unmap(address driver.Address) error {
 		return err
 	}
 	if o := d.driver.order; o != nil {
-		o.access(b.history, o.hostUse(Unmap).of(0, true, b.address, b.bytes), 0, b.bytes)
+		use := o.hostUse(Unmap).of(0, true, b.address, b.bytes)
+		o.access(b.history, use, 0, b.bytes)
+		for at := address; at < address+driver.Address(b.bytes); at += granularity {
+			b.reservation.taken[at] = use
+		}
 	}
 	a.enterAt(b.reservation.block, b.address, b.slot)
 	b.reservation.mapped--

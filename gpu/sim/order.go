@@ -119,23 +119,29 @@ const (
 	Unordered Problem = iota
 	// UseAfterFree is a use that is ordered, but behind the end of its block.
 	UseAfterFree
+	// NoMemory is a use of an address whose memory was taken away, and the Unmap that did it.
+	NoMemory
+	// Uncapturable is a call that a capture does not survive, and the begin of the capture.
+	Uncapturable
 )
 
-func (p Problem) String() string {
-	if p == UseAfterFree {
-		return "use after free"
-	}
-	return "not ordered"
+var problems = [...]string{
+	Unordered: "not ordered", UseAfterFree: "use after free", NoMemory: "no memory", Uncapturable: "breaks a capture",
 }
+
+func (p Problem) String() string { return problems[p] }
 
 // Violation is two uses that the program did not order, or ordered wrongly. It does not matter in which order they ran.
 type Violation struct {
 	Problem       Problem
 	First, Second *Use // in the order in which they were queued
-	Block         *Use // the allocation of the memory
+	Block         *Use // the allocation of the memory; nil where it is not about a block
 }
 
 func (v Violation) String() string {
+	if v.Block == nil {
+		return fmt.Sprintf("%v: %v; and before %v", v.Problem, v.Second, v.First)
+	}
 	return fmt.Sprintf("%v: %v; and %v; the block of %d bytes at 0x%x is from %s", v.Problem, v.First, v.Second, v.Block.Bytes,
 		uint64(v.Block.Address), v.Block.Where())
 }
@@ -184,7 +190,11 @@ func (o *order) report(problem Problem, first, second *Use, h *history) {
 	}
 	o.count++
 	if len(o.violations) < reportedViolations {
-		o.violations = append(o.violations, Violation{Problem: problem, First: first, Second: second, Block: h.born})
+		v := Violation{Problem: problem, First: first, Second: second}
+		if h != nil {
+			v.Block = h.born
+		}
+		o.violations = append(o.violations, v)
 	}
 }
 

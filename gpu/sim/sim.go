@@ -152,9 +152,10 @@ func New(options Options) (*Driver, error) {
 	return d, nil
 }
 
-// addressesFor is how many bytes of addresses an arena gets: many more than memory, for blocks in all sizes and for reservations.
+// addressesFor is how many bytes of addresses an arena gets: many more than memory, for blocks in all sizes and for reservations;
+// the more of it, the smaller the memory.
 func addressesFor(memory uint64) uint64 {
-	return (8*memory + 64<<20 + frameBytes - 1) &^ (frameBytes - 1)
+	return (8*memory + min(16*memory, 64<<30) + 128<<20 + frameBytes - 1) &^ (frameBytes - 1)
 }
 
 func (d *Driver) addDevice(ordinal int) error {

@@ -35,9 +35,10 @@ type stream struct {
 	party  int // of vector clocks
 	clock  clock
 
-	queued, done atomic.Uint64 // operations, ever
-	ended        atomic.Bool   // destroyed
-	owners       int           // calls of DestroyStream until then; under streamMutex
+	capture      atomic.Pointer[Use] // its begin, while the program captures the stream
+	queued, done atomic.Uint64       // operations, ever
+	ended        atomic.Bool         // destroyed
+	owners       int                 // calls of DestroyStream until then; under streamMutex
 
 	mutex   sync.Mutex
 	queue   []operation // what is not done

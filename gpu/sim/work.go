@@ -121,7 +121,11 @@ func (d *Driver) check(use Use, parts []part) {
 func (d *device) queue(s *stream, call Call, kernel string, touches []touch, failLater bool, work func()) error {
 	parts, err := d.parts(call, touches)
 	if err != nil {
+		d.reportBare(s, call, kernel, touches)
 		return err
+	}
+	if s.capture.Load() != nil { // it is the graph's
+		return nil
 	}
 	if d.driver.order != nil {
 		use := d.driver.order.streamUse(call, s)
@@ -140,6 +144,22 @@ func (d *device) queue(s *stream, call Call, kernel string, touches []touch, fai
 	s.push(operation{call: call, bytes: bytes, work: work})
 	d.driver.pass()
 	return nil
+}
+
+// reportBare reports touches of addresses whose memory was taken away.
+func (d *device) reportBare(s *stream, call Call, kernel string, touches []touch) {
+	o := d.driver.order
+	for _, t := range touches {
+		a := d.driver.arenaAt(t.address)
+		if o == nil || a == nil || t.bytes == 0 {
+			continue
+		}
+		if taken := a.takenFrom(t.address, t.bytes); taken != nil {
+			use := o.streamUse(call, s)
+			use.Kernel = kernel
+			o.report(NoMemory, taken, use.of(t.item, t.write, t.address, t.bytes), nil)
+		}
+	}
 }
 
 // Copy queues copies.

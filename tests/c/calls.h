@@ -51,6 +51,7 @@ typedef struct call_arguments {
     mmsb_journal_directory_t journal_directory;
     mmsb_journal_record_t journal_record;
     mmsb_store_info_t store_info;
+    mmsb_device_memory_t device_memory;
     mmsb_runtime_stats_t runtime_stats;
     mmsb_tag_stats_t tag_stats;
     mmsb_memory_stat_t memory_stat;
@@ -81,6 +82,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_journal_info_init(&a.journal_info);
     mmsb_journal_directory_init(&a.journal_directory);
     mmsb_store_info_init(&a.store_info);
+    mmsb_device_memory_init(&a.device_memory);
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
     return a;
@@ -241,6 +243,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_telemetry_list, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_telemetry_paths, 0, ORDINARY, (NULL, 0, &a.length)) \
     CALL(mmsb_device_list, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, 0, &a.length)) \
+    CALL(mmsb_device_budget, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, 0)) \
+    CALL(mmsb_device_memory, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.device_memory)) \
     CALL(mmsb_runtime_shared, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number)) \
     CALL(mmsb_runtime_create, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, NULL, &a.number)) \
     CALL(mmsb_runtime_destroy, MMSB_KIND_RUNTIME, ENDS, (handle)) \

@@ -185,6 +185,50 @@ static void options_are_checked(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A block that was freed on the stream comes again: the same memory, another handle, and all counters as if it was new. */
+static void blocks_come_again(void) {
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "";
+    device_t d = new_device(&options);
+    mmsb_tag_t tag = 0;
+    CHECK_OK(mmsb_tag_of("comes again", &tag));
+    mmsb_block_t block = 0;
+    void *first = NULL;
+    CHECK_OK(mmsb_block_allocate(d.stream, 4096, 0, 0, &block, &first));
+    enum { TIMES = 1000 };
+    for (int i = 0; i < TIMES; i++) {
+        mmsb_block_t stale = block;
+        int32_t deferred = 7;
+        CHECK_OK(mmsb_block_free(block, 0, &deferred));
+        CHECK_EQUAL(deferred, 0);
+        CHECK_STATUS(mmsb_block_free(stale, 0, NULL), MMSB_E_STALE_HANDLE);
+        void *address = NULL;
+        CHECK_OK(mmsb_block_allocate(d.stream, 4000 + i % 97, i % 2 ? tag : 0, 0, &block, &address));
+        CHECK(address == first && block != stale);
+        mmsb_block_info_t info;
+        mmsb_block_info_init(&info);
+        CHECK_OK(mmsb_block_info(block, &info));
+        CHECK(info.address == first && info.bytes == 4000u + (unsigned)i % 97 && info.stream == d.stream);
+        CHECK_EQUAL(info.tag, i % 2 ? tag : 0);
+        CHECK_STATUS(mmsb_block_info(stale, &info), MMSB_E_STALE_HANDLE);
+    }
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 4096, 1u << 20, 0, &block, &first), MMSB_E_INVALID_ARGUMENT);
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.allocations == TIMES + 1 && stats.frees == TIMES && stats.blocks == 1 && stats.peak == 4096);
+    CHECK(stats.live == 4000 + (TIMES - 1) % 97 && stats.pending == 0 && stats.pool_held == 4096);
+    mmsb_tag_stats_t of_tag;
+    CHECK_OK(mmsb_runtime_tag_stats(d.runtime, tag, &of_tag));
+    CHECK(of_tag.total_blocks == TIMES / 2 && of_tag.blocks == 1 && of_tag.live == stats.live && of_tag.peak == 4096);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_runtime_reap(d.runtime));
+    CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
+    CHECK(stats.outstanding == 0 && stats.pool_held == 0);
+    CHECK_OK(mmsb_context_destroy(d.context));
+}
+
 static void blocks_come_from_a_pool(void) {
     mmsb_runtime_options_t options = runtime_options();
     options.pool = "large_segment_size_mb:2, limit_mb:64, expandable_segments:True";
@@ -216,6 +260,81 @@ static void blocks_come_from_a_pool(void) {
     CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
     CHECK(stats.pool_held == 0 && stats.pool_reserved == 0);
     CHECK_OK(mmsb_context_destroy(d.context));
+}
+
+static mmsb_device_memory_t memory_of(mmsb_context_t context, int32_t device) {
+    mmsb_device_memory_t memory;
+    mmsb_device_memory_init(&memory);
+    CHECK_OK(mmsb_device_memory(context, device, &memory));
+    return memory;
+}
+
+static void a_budget_holds_for_all_runtimes_and_pages_of_a_device(void) {
+    device_t d = new_device(NULL);
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "";
+    mmsb_runtime_t pooled = 0;
+    mmsb_stream_t stream = 0;
+    mmsb_page_t page = 0;
+    mmsb_block_t block = 0;
+    mmsb_block_t second = 0;
+    void *address = NULL;
+    REQUIRE_OK(mmsb_runtime_create(d.context, 0, &options, &pooled));
+    REQUIRE_OK(mmsb_stream_create(pooled, 0, &stream));
+    CHECK_OK(mmsb_device_budget(d.context, 0, 16 << 20));
+    CHECK_OK(mmsb_block_allocate(stream, 3 << 20, 0, 0, &block, &address)); /* the pool takes what the budget has: 4 MiB */
+    CHECK_EQUAL(memory_of(d.context, 0).charged, 4 << 20);
+    CHECK_OK(mmsb_block_allocate(d.stream, 6 << 20, 0, 0, &second, &address));
+    mmsb_page_options_t where;
+    mmsb_page_options_init(&where);
+    where.location = MMSB_LOCATION_GPU;
+    CHECK_STATUS(mmsb_page_create(d.context, 7 << 20, &where, &page), MMSB_E_LIMIT);
+    CHECK(strstr(mmsb_last_error(), "other processes have unknown") != NULL);
+    CHECK_OK(mmsb_page_create(d.context, 6 << 20, &where, &page));
+    CHECK_EQUAL(memory_of(d.context, 0).charged, 16 << 20);
+    where.location = MMSB_LOCATION_UNIFIED;
+    mmsb_page_t unified = 0;
+    CHECK_STATUS(mmsb_page_create(d.context, 1, &where, &unified), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_block_free(block, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_page_create(d.context, 4096, &where, &unified)); /* for which the pool gives back what it keeps */
+    mmsb_device_memory_t memory = memory_of(d.context, 0);
+    CHECK(memory.helped == 1 && memory.returned >= 4096 && memory.runtimes == 3 && memory.budget == 16 << 20);
+    CHECK(memory.asked > memory.helped && memory.charged <= 16 << 20 && memory.charged_peak == 16 << 20);
+
+    /* A lower budget takes nothing away, and refuses until enough is given back. */
+    CHECK_OK(mmsb_device_budget(d.context, 0, 8 << 20));
+    CHECK_STATUS(mmsb_block_allocate(d.stream, 1 << 20, 0, 0, &block, &address), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_block_free(second, 0, NULL));
+    CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_block_allocate(d.stream, 1 << 20, 0, 0, &block, &address));
+    CHECK_OK(mmsb_device_budget(d.context, 0, 0));
+    CHECK_OK(mmsb_block_allocate(d.stream, 16 << 20, 0, 0, &second, &address));
+
+    CHECK_STATUS(mmsb_device_budget(d.context, 7, 1), MMSB_E_NO_DEVICE);
+    CHECK_STATUS(mmsb_device_budget(0, 0, 1), MMSB_E_INVALID_HANDLE);
+    CHECK_STATUS(mmsb_device_memory(d.context, 0, NULL), MMSB_E_INVALID_ARGUMENT);
+    memory.struct_size--;
+    CHECK_STATUS(mmsb_device_memory(d.context, 0, &memory), MMSB_E_STRUCT_VERSION);
+    CHECK_OK(mmsb_context_destroy(d.context));
+    CHECK_STATUS(mmsb_device_budget(d.context, 0, 1), MMSB_E_STALE_HANDLE);
+}
+
+static void pinned_memory_has_a_budget(void) {
+    mmsb_context_t context = new_simulated_context(1);
+    uint64_t before = memory_of(context, MMSB_DEVICE_HOST).charged;
+    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, before + 10000));
+    mmsb_page_options_t where;
+    mmsb_page_options_init(&where);
+    where.location = MMSB_LOCATION_PINNED;
+    mmsb_page_t page = 0;
+    mmsb_page_t other = 0;
+    CHECK_OK(mmsb_page_create(context, 8192, &where, &page));
+    CHECK_STATUS(mmsb_page_create(context, 8192, &where, &other), MMSB_E_LIMIT);
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_OK(mmsb_page_create(context, 8192, &where, &other));
+    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, 0));
+    CHECK_OK(mmsb_context_destroy(context));
 }
 
 static void streams_are_leased_and_wrapped(void) {
@@ -854,7 +973,10 @@ int main(void) {
     RUN(devices_are_listed);
     RUN(runtimes_are_shared_or_own);
     RUN(options_are_checked);
+    RUN(blocks_come_again);
     RUN(blocks_come_from_a_pool);
+    RUN(a_budget_holds_for_all_runtimes_and_pages_of_a_device);
+    RUN(pinned_memory_has_a_budget);
     RUN(streams_are_leased_and_wrapped);
     RUN(bytes_go_to_the_device_and_back);
     RUN(blocks_are_given_back_once);

@@ -396,6 +396,18 @@ FIELD_IS(mmsb_device_info_t, ordered_memory, 176, 4);
 FIELD_IS(mmsb_device_info_t, managed_memory, 180, 4);
 FIELD_IS(mmsb_device_info_t, reserved, 184, 32);
 
+SIZE_IS(mmsb_device_memory_t, 96);
+FIELD_IS(mmsb_device_memory_t, struct_size, 0, 4);
+FIELD_IS(mmsb_device_memory_t, runtimes, 4, 4);
+FIELD_IS(mmsb_device_memory_t, budget, 8, 8);
+FIELD_IS(mmsb_device_memory_t, charged, 16, 8);
+FIELD_IS(mmsb_device_memory_t, charged_peak, 24, 8);
+FIELD_IS(mmsb_device_memory_t, pool_free, 32, 8);
+FIELD_IS(mmsb_device_memory_t, asked, 40, 8);
+FIELD_IS(mmsb_device_memory_t, helped, 48, 8);
+FIELD_IS(mmsb_device_memory_t, returned, 56, 8);
+FIELD_IS(mmsb_device_memory_t, reserved, 64, 32);
+
 SIZE_IS(mmsb_link_t, 32);
 FIELD_IS(mmsb_link_t, number, 0, 4);
 FIELD_IS(mmsb_link_t, version, 4, 4);
@@ -435,7 +447,7 @@ FIELD_IS(mmsb_runtime_options_t, refused_attempts, 64, 8);
 FIELD_IS(mmsb_runtime_options_t, pool, 72, 8);
 FIELD_IS(mmsb_runtime_options_t, reserved, 80, 24);
 
-SIZE_IS(mmsb_runtime_stats_t, 224);
+SIZE_IS(mmsb_runtime_stats_t, 248);
 FIELD_IS(mmsb_runtime_stats_t, struct_size, 0, 4);
 FIELD_IS(mmsb_runtime_stats_t, streams, 4, 4);
 FIELD_IS(mmsb_runtime_stats_t, outstanding, 8, 8);
@@ -462,7 +474,10 @@ FIELD_IS(mmsb_runtime_stats_t, pool_held, 168, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_largest_free, 176, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_moved, 184, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_retries, 192, 8);
-FIELD_IS(mmsb_runtime_stats_t, reserved, 200, 24);
+FIELD_IS(mmsb_runtime_stats_t, sleeping, 200, 8);
+FIELD_IS(mmsb_runtime_stats_t, sleeping_kept, 208, 8);
+FIELD_IS(mmsb_runtime_stats_t, sleeping_copied, 216, 8);
+FIELD_IS(mmsb_runtime_stats_t, reserved, 224, 24);
 
 SIZE_IS(mmsb_memory_stat_t, 16);
 FIELD_IS(mmsb_memory_stat_t, name, 0, 8);
@@ -485,7 +500,15 @@ FIELD_IS(mmsb_block_info_t, bytes, 16, 8);
 FIELD_IS(mmsb_block_info_t, stream, 24, 8);
 FIELD_IS(mmsb_block_info_t, tag, 32, 4);
 FIELD_IS(mmsb_block_info_t, uses, 36, 4);
-FIELD_IS(mmsb_block_info_t, reserved, 40, 32);
+FIELD_IS(mmsb_block_info_t, asleep, 40, 8);
+FIELD_IS(mmsb_block_info_t, reserved, 48, 24);
+
+SIZE_IS(mmsb_sleep_options_t, 56);
+FIELD_IS(mmsb_sleep_options_t, struct_size, 0, 4);
+FIELD_IS(mmsb_sleep_options_t, mode, 4, 4);
+FIELD_IS(mmsb_sleep_options_t, folder, 8, 8);
+FIELD_IS(mmsb_sleep_options_t, timeout_ns, 16, 8);
+FIELD_IS(mmsb_sleep_options_t, reserved, 24, 32);
 
 SIZE_IS(mmsb_access_t, 16);
 FIELD_IS(mmsb_access_t, block, 0, 8);
@@ -527,6 +550,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_STORE_INFO, sizeof(mmsb_store_info_t)},
     {MMSB_STRUCT_STORE_POINT, sizeof(mmsb_store_point_t)},
     {MMSB_STRUCT_DEVICE_INFO, sizeof(mmsb_device_info_t)},
+    {MMSB_STRUCT_DEVICE_MEMORY, sizeof(mmsb_device_memory_t)},
     {MMSB_STRUCT_LINK, sizeof(mmsb_link_t)},
     {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
@@ -534,6 +558,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_MEMORY_STAT, sizeof(mmsb_memory_stat_t)},
     {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
     {MMSB_STRUCT_BLOCK_INFO, sizeof(mmsb_block_info_t)},
+    {MMSB_STRUCT_SLEEP_OPTIONS, sizeof(mmsb_sleep_options_t)},
     {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
 };
 
@@ -713,6 +738,8 @@ static const char *const interface_calls[] = {
     "mmsb_store_wait_start",
     "mmsb_store_points",
     "mmsb_device_list",
+    "mmsb_device_budget",
+    "mmsb_device_memory",
     "mmsb_telemetry_list",
     "mmsb_telemetry_paths",
     "mmsb_runtime_shared",
@@ -740,6 +767,13 @@ static const char *const interface_calls[] = {
     "mmsb_block_allocate",
     "mmsb_block_free",
     "mmsb_block_info",
+    "mmsb_pool_partition",
+    "mmsb_pool_sleep",
+    "mmsb_pool_wake",
+    "mmsb_capture_begin",
+    "mmsb_capture_resume",
+    "mmsb_capture_end",
+    "mmsb_capture_destroy",
     "mmsb_use_begin",
     "mmsb_use_end",
     "mmsb_use_abort",

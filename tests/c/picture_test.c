@@ -122,7 +122,7 @@ static void statistics_have_pytorchs_names(void) {
     CHECK(value_of(p.runtime, "largest_free_block") >= 3 << 20);
     mmsb_block_t none = 42;
     void *address;
-    CHECK_STATUS(mmsb_block_allocate(p.stream, (uint64_t)1 << 50, 0, 0, &none, &address), MMSB_E_OUT_OF_MEMORY);
+    CHECK_STATUS(mmsb_block_allocate(p.stream, (uint64_t)96 << 20, 0, 0, &none, &address), MMSB_E_OUT_OF_MEMORY);
     CHECK_EQUAL(value_of(p.runtime, "num_ooms"), 1);
     CHECK_EQUAL(value_of(p.runtime, "num_alloc_retries"), 1);
     CHECK_EQUAL(value_of(p.runtime, "no such name"), -1);

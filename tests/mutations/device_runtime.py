@@ -26,7 +26,7 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "generation-stays", "the next block of a slot has the handle of the last one",
-            "block.begin", "b.generation++", "b.generation = 1",
+            "block.begin", "b.generation()+1, blocks.Held", "1, blocks.Held",
         ),
         Mutant(
             "allocation-is-no-write", "another stream's first use does not wait for the allocation",

@@ -22,7 +22,7 @@ WALKS = Go(
         ),
         Mutant(
             "gives-not-counted", "what is given back still counts as held",
-            "Pool.gave", "f.held.current -= b.Count", "",
+            "Pool.countGive", "f.held.current -= b.Count", "",
         ),
         Mutant(
             "peak-of-now", "the peak follows what there is now",
@@ -30,7 +30,7 @@ WALKS = Go(
         ),
         Mutant(
             "spared-keeps-counting", "segments that lost their memory count as reserved",
-            "Pool.bared", "p.flows[space].reserved.current -= units", "",
+            "Pool.bared", "p.flows[space%Spaces].reserved.current -= units", "",
         ),
         Mutant(
             "walk-while-growing", "a list shows segments that are on their way as held",
@@ -49,7 +49,7 @@ PICTURES = Go(
     mutants=(
         Mutant(
             "waiting-is-live", "a block whose free waits for a use is shown as live",
-            "Runtime.records", "state = picture.Awaiting", "state = picture.Live",
+            "Runtime.records", "b.stream, picture.Awaiting", "b.stream, picture.Live",
         ),
         Mutant(
             "guarded-is-nameless", "a block of the guard, which begins inside of its piece, is not found",
@@ -61,7 +61,7 @@ PICTURES = Go(
         ),
         Mutant(
             "unmaps-not-noted", "the history does not have segments that lost their memory",
-            "poolSource.Bare", "p.note(LogUnmap, space, r)", "",
+            "poolSource.bareAll", "p.note(LogUnmap, blocks)", "",
             mode="^TestTheHistoryLeadsToThePicture$",
         ),
         Mutant(

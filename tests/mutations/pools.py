@@ -13,7 +13,7 @@ POOLS = Go(
     folders=("core/alloc", "core/pool"),
     package="core/pool",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames"),
+    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries"),
     mutants=(
         Mutant(
             "others-at-once", "what another stream has freed is given out before the device has come past it",
@@ -52,8 +52,13 @@ POOLS = Go(
             mode=LADDER,
         ),
         Mutant(
+            "retry-counts-itself", "a retry counts though it did not help",
+            "Pool.miss", "err = p.grow(stream, b, true); err == nil", "err = p.grow(stream, b, true); true",
+            mode="^TestRetries",
+        ),
+        Mutant(
             "other-size-not-asked", "memory is missing though a block would fit among requests of the other size",
-            "Pool.miss", "[]int{b.Space, Spaces - 1 - b.Space}", "[]int{b.Space}",
+            "Pool.miss", "[]int{b.Space, b.Space ^ 1}", "[]int{b.Space}",
         ),
         Mutant(
             "nothing-moves", "free segments keep their memory, and others get new memory",
@@ -62,7 +67,7 @@ POOLS = Go(
         ),
         Mutant(
             "plan-not-left", "addresses are lost when the device has no memory for them",
-            "Pool.unplan", "p.spaces[space].leave(r)", "",
+            "Pool.unplan", "p.space(space).leave(r)", "",
             mode="^TestTheSourceFails$",
         ),
         Mutant(
@@ -94,11 +99,11 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "half-mapped", "segments stay mapped when the last one of them gets no memory",
-            "poolSource.Back", "_ = p.bare(first, i)", "_ = i",
+            "poolSource.backAll", "_ = p.bare(segments[:i])", "_ = i",
         ),
         Mutant(
             "left-over-fails", "segments count as without memory where what was left over does not end",
-            "poolSource.Back", "_ = p.dropIdle()", "if err := p.dropIdle(); err != nil {\n\t\treturn err\n\t}",
+            "poolSource.backAll", "_ = p.dropIdle()", "if err := p.dropIdle(); err != nil {\n\t\treturn err\n\t}",
             mode="^TestMemoryThatDoesNotEnd$",
         ),
         Mutant(

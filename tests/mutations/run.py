@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
+from device_ledgers import DEVICE_LEDGERS
 from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
@@ -38,6 +39,7 @@ from grammar import GRAMMAR
 from groups import GROUPS, UNDO
 from guard import GUARD, GUARD_COUNT
 from histories import HISTORIES, RECORDS
+from hits import HITS, LEFT_TO_C
 from ids import IDS
 from journal import JOURNAL
 from library import LIBRARY, LIMITS
@@ -48,6 +50,7 @@ from pages import PAGES
 from pictures import PICTURE_FILES, PICTURES, WALKS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
+from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
 from writing import WRITING
@@ -57,6 +60,7 @@ SUBJECTS: list[Go | C] = [
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
     LEDGERS,
+    DEVICE_LEDGERS,
     ENDINGS,
     FAILED_JOURNALS,
     GATE,
@@ -82,10 +86,14 @@ SUBJECTS: list[Go | C] = [
     TORN_ENDS,
     NEXT_WRITERS,
     POOLS,
+    HITS,
+    LEFT_TO_C,
     WALKS,
     PICTURES,
     PICTURE_FILES,
     POOL_LAYERS,
+    PARTITIONS,
+    SLEEPS,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

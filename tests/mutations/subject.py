@@ -26,7 +26,7 @@ var mmsbMutant, _ = strconv.Atoi(os.Getenv("MMSB_MUTANT"))
 """
 
 C_SWITCH = """#include <stdlib.h>
-int mmsb__mutant;
+__attribute__((weak)) int mmsb__mutant; /* each folder with mutants has one */
 __attribute__((constructor(101))) static void choose(void) {
     const char *number = getenv("MMSB_MUTANT");
     mmsb__mutant = number ? atoi(number) : 0;
@@ -47,7 +47,8 @@ def changed(plantings: Plantings) -> dict[Path, str]:
         texts[file.with_name("mutant_switch.go")] = GO_SWITCH.format(package[1])
     for file, text in plant("C", plantings.get("C", [])).items():
         texts[file] = "extern int mmsb__mutant;\n" + text
-        texts[ROOT / "native/mutant_switch.c"] = C_SWITCH
+        folder = ROOT / "native" if file.parent == ROOT / "capi" else file.parent
+        texts[folder / "mutant_switch.c"] = C_SWITCH
     return texts
 
 
@@ -106,12 +107,12 @@ class Go:
 
 @dataclass(frozen=True)
 class Native(Go):
-    """The same with bugs in the C code of native/."""
+    """The same with bugs in C code, of native/ unless the folders are others."""
 
     language = "C"
 
     def files(self) -> list[Path]:
-        return [file for file in c_files() if file.suffix == ".c"]
+        return [file for folder in self.folders or ["native"] for file in c_files(folder) if file.suffix == ".c"]
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,9 @@ class Library(Native):
         return [str(work / program), *arguments], ROOT
 
 
-def c_files() -> list[Path]:
-    """Those of native/ that call nothing of Go."""
-    files = sorted((ROOT / "native").glob("*.[ch]"))
+def c_files(folder: str = "native") -> list[Path]:
+    """Those of a folder that call nothing of Go."""
+    files = sorted((ROOT / folder).glob("*.[ch]"))
     return [file for file in files if "_cgo_export.h" not in file.read_text(encoding="utf-8")]
 
 

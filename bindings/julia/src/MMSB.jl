@@ -23,6 +23,7 @@ include("journal.jl")
 include("stores.jl")
 include("groups.jl")
 include("devices.jl")
+include("sleep.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
@@ -44,10 +45,12 @@ export Snapshot, SnapshotPage, verify_snapshot, compact_snapshot, diff_snapshots
 export async_verify_snapshot, async_compact_snapshot, async_diff_snapshots
 export get_devices, DeviceRuntime, DeviceStream, DeviceBlock
 export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
+export set_device_budget!, get_device_memory
 export get_memory_statistics, get_memory_snapshot, write_memory_snapshot
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
+export partition_tags!, sleep_tags!, wake_tags!, is_asleep, DeviceCapture, capture_work!
 export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info
 export async_open_journal!, async_sync_journal, async_trim_journal!
 export open_store, checkpoint!, name!, unname!, store_info, store_points

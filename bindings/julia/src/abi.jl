@@ -48,6 +48,7 @@ const MMSB_KIND_BLOCK = Int32(8)
 const MMSB_KIND_USE = Int32(9)
 const MMSB_KIND_RUNTIME = Int32(11)
 const MMSB_KIND_RESERVATION = Int32(12)
+const MMSB_KIND_CAPTURE = Int32(13)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
@@ -103,7 +104,9 @@ const MMSB_STRUCT_GUARD_REPORT = Int32(34)
 const MMSB_STRUCT_STORE_OPTIONS = Int32(35)
 const MMSB_STRUCT_STORE_INFO = Int32(36)
 const MMSB_STRUCT_STORE_POINT = Int32(37)
-const MMSB_STRUCT_MEMORY_STAT = Int32(38)
+const MMSB_STRUCT_DEVICE_MEMORY = Int32(38)
+const MMSB_STRUCT_SLEEP_OPTIONS = Int32(39)
+const MMSB_STRUCT_MEMORY_STAT = Int32(40)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -162,6 +165,7 @@ const MMSB_STORE_WRITE = Int32(0)
 const MMSB_STORE_READ = Int32(1)
 const MMSB_STORE_BRANCH = Int32(2)
 const MMSB_STORE_FOLLOW = Int32(3)
+const MMSB_DEVICE_HOST = Int32(-1)
 const MMSB_PATH_UNKNOWN = Int32(-1)
 const MMSB_PATH_SAME_BOARD = Int32(0)
 const MMSB_PATH_ONE_SWITCH = Int32(10)
@@ -172,6 +176,9 @@ const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
 const MMSB_PICTURE_TORCH = Int32(0)
 const MMSB_PICTURE_JSON = Int32(1)
 const MMSB_PICTURE_HTML = Int32(2)
+const MMSB_SLEEP_DROP = Int32(1)
+const MMSB_SLEEP_KEEP = Int32(2)
+const MMSB_SLEEP_FILE = Int32(3)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
@@ -188,6 +195,7 @@ const mmsb_reservation_t = UInt64
 const mmsb_stream_t = UInt64
 const mmsb_block_t = UInt64
 const mmsb_use_t = UInt64
+const mmsb_capture_t = UInt64
 const mmsb_tag_t = UInt32
 const mmsb_location_t = Int32
 const mmsb_delta_kind_t = Int32
@@ -609,6 +617,19 @@ struct mmsb_device_info_t
     reserved::NTuple{4,UInt64}
 end
 
+struct mmsb_device_memory_t
+    struct_size::UInt32
+    runtimes::UInt32
+    budget::UInt64
+    charged::UInt64
+    charged_peak::UInt64
+    pool_free::UInt64
+    asked::UInt64
+    helped::UInt64
+    returned::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
 struct mmsb_link_t
     number::Int32
     version::Int32
@@ -678,6 +699,9 @@ struct mmsb_runtime_stats_t
     pool_largest_free::UInt64
     pool_moved::UInt64
     pool_retries::UInt64
+    sleeping::UInt64
+    sleeping_kept::UInt64
+    sleeping_copied::UInt64
     reserved::NTuple{3,UInt64}
 end
 
@@ -704,6 +728,15 @@ struct mmsb_block_info_t
     stream::mmsb_stream_t
     tag::mmsb_tag_t
     uses::UInt32
+    asleep::UInt64
+    reserved::NTuple{3,UInt64}
+end
+
+struct mmsb_sleep_options_t
+    struct_size::UInt32
+    mode::Int32
+    folder::Ptr{UInt8}
+    timeout_ns::UInt64
     reserved::NTuple{4,UInt64}
 end
 
@@ -745,6 +778,7 @@ const STRUCTS = (
     MMSB_STRUCT_STORE_INFO => mmsb_store_info_t,
     MMSB_STRUCT_STORE_POINT => mmsb_store_point_t,
     MMSB_STRUCT_DEVICE_INFO => mmsb_device_info_t,
+    MMSB_STRUCT_DEVICE_MEMORY => mmsb_device_memory_t,
     MMSB_STRUCT_LINK => mmsb_link_t,
     MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
     MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
@@ -752,6 +786,7 @@ const STRUCTS = (
     MMSB_STRUCT_MEMORY_STAT => mmsb_memory_stat_t,
     MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
     MMSB_STRUCT_BLOCK_INFO => mmsb_block_info_t,
+    MMSB_STRUCT_SLEEP_OPTIONS => mmsb_sleep_options_t,
     MMSB_STRUCT_ACCESS => mmsb_access_t,
 )
 
@@ -1216,6 +1251,13 @@ mmsb_device_list(context, devices, capacity, count) =
     @ccall libmmsb.mmsb_device_list(
         context::mmsb_context_t, devices::Ptr{mmsb_device_info_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_device_budget(context, device, bytes) =
+    @ccall libmmsb.mmsb_device_budget(context::mmsb_context_t, device::Int32, bytes::UInt64)::mmsb_status_t
+mmsb_device_memory_init(memory) = @ccall libmmsb.mmsb_device_memory_init(memory::Ptr{mmsb_device_memory_t})::Cvoid
+mmsb_device_memory(context, device, memory) =
+    @ccall libmmsb.mmsb_device_memory(
+        context::mmsb_context_t, device::Int32, memory::Ptr{mmsb_device_memory_t}
+    )::mmsb_status_t
 mmsb_telemetry_list(devices, capacity, count) =
     @ccall libmmsb.mmsb_telemetry_list(
         devices::Ptr{mmsb_telemetry_t}, capacity::Csize_t, count::Ptr{Csize_t}
@@ -1293,6 +1335,25 @@ mmsb_block_free(block, stream, deferred) =
 mmsb_block_info_init(info) = @ccall libmmsb.mmsb_block_info_init(info::Ptr{mmsb_block_info_t})::Cvoid
 mmsb_block_info(block, info) =
     @ccall libmmsb.mmsb_block_info(block::mmsb_block_t, info::Ptr{mmsb_block_info_t})::mmsb_status_t
+mmsb_pool_partition(runtime, tag) =
+    @ccall libmmsb.mmsb_pool_partition(runtime::mmsb_runtime_t, tag::mmsb_tag_t)::mmsb_status_t
+mmsb_sleep_options_init(options) = @ccall libmmsb.mmsb_sleep_options_init(options::Ptr{mmsb_sleep_options_t})::Cvoid
+mmsb_pool_sleep(runtime, tags, count, options) =
+    @ccall libmmsb.mmsb_pool_sleep(
+        runtime::mmsb_runtime_t, tags::Ptr{mmsb_tag_t}, count::Csize_t, options::Ptr{mmsb_sleep_options_t}
+    )::mmsb_status_t
+mmsb_pool_wake(runtime, tags, count) =
+    @ccall libmmsb.mmsb_pool_wake(runtime::mmsb_runtime_t, tags::Ptr{mmsb_tag_t}, count::Csize_t)::mmsb_status_t
+mmsb_capture_begin(streams, count, capture) =
+    @ccall libmmsb.mmsb_capture_begin(
+        streams::Ptr{mmsb_stream_t}, count::Csize_t, capture::Ptr{mmsb_capture_t}
+    )::mmsb_status_t
+mmsb_capture_resume(capture, streams, count) =
+    @ccall libmmsb.mmsb_capture_resume(
+        capture::mmsb_capture_t, streams::Ptr{mmsb_stream_t}, count::Csize_t
+    )::mmsb_status_t
+mmsb_capture_end(capture) = @ccall libmmsb.mmsb_capture_end(capture::mmsb_capture_t)::mmsb_status_t
+mmsb_capture_destroy(capture) = @ccall libmmsb.mmsb_capture_destroy(capture::mmsb_capture_t)::mmsb_status_t
 mmsb_use_begin(stream, accesses, count, use, bad_index) =
     @ccall libmmsb.mmsb_use_begin(
         stream::mmsb_stream_t, accesses::Ptr{mmsb_access_t}, count::Csize_t, use::Ptr{mmsb_use_t},

@@ -18,6 +18,33 @@ end
 
 text_of(bytes::NTuple{N,UInt8}) where {N} = String(collect(Iterators.takewhile(!=(0x00), bytes)))
 
+device_or_host(device::Integer) = Int32(device)
+device_or_host(device::Symbol) =
+    device === :host ? MMSB_DEVICE_HOST : throw(ArgumentError("$(repr(device)) is not a device; it is a number or :host"))
+
+"""
+    set_device_budget!(state, bytes, device = 0)
+
+Sets how many bytes of a device this process takes at most for runtimes and pages of all its states; 0 is any number. The device
+`:host` is host memory that devices can access. What is taken beyond the budget stays; no more is taken until enough is given
+back.
+"""
+set_device_budget!(state::MMSBState, bytes::Integer, device::Union{Integer,Symbol} = 0) =
+    call(mmsb_device_budget, state, device_or_host(device), UInt64(bytes))
+
+"""
+    get_device_memory(state, device = 0)
+
+What this process has taken of a device's memory, named as in `mmsb_device_memory_t`; with the device `:host`, of host memory that
+devices can access.
+"""
+function get_device_memory(state::MMSBState, device::Union{Integer,Symbol} = 0)
+    memory = initialised(mmsb_device_memory_t, mmsb_device_memory_init)
+    call(mmsb_device_memory, state, device_or_host(device), memory)
+    wanted = filter(name -> name ∉ (:struct_size, :reserved), fieldnames(mmsb_device_memory_t))
+    return NamedTuple{wanted}(map(name -> Int(getfield(memory[], name)), wanted))
+end
+
 """
     DeviceRuntime
 

@@ -94,6 +94,27 @@ end
     end
 end
 
+@testset "runtimes and pages share the budget of a device" begin
+    with_devices() do state
+        set_device_budget!(state, 32 << 20)
+        page = create_gpu_page!(state, 4 << 20)
+        runtime = create_runtime!(state, 0)
+        stream = open_stream!(runtime)
+        block = allocate_block!(stream, 16 << 20)
+        memory = get_device_memory(state)
+        @test memory.budget == 32 << 20 && memory.charged == 20 << 20 && memory.helped == 1 && memory.runtimes == 2
+        @test fails(() -> allocate_block!(stream, 13 << 20), MemoryLimitError, 31)
+        free_block!(block)
+        set_device_budget!(state, 0)
+        @test get_device_memory(state, 1).charged == 0
+        pinned = get_device_memory(state, :host).charged
+        create_page!(state, 8192, PINNED_LOCATION)
+        @test get_device_memory(state, :host).charged == pinned + 8192
+        @test thrown(() -> get_device_memory(state, :moon)) isa ArgumentError
+        close(runtime)
+    end
+end
+
 @testset "pictures and statistics of memory" begin
     with_devices() do state
         folder = mktempdir()

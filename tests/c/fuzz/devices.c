@@ -333,6 +333,8 @@ void fuzz_device(void) {
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
+    mmsb_device_memory_t memory;
+    mmsb_device_memory_init(&memory);
     if (chance(20)) {
         pick_t bad = bad_handle(MMSB_KIND_CONTEXT);
         CALL(mmsb_device_list(bad.handle, devices, 2, &count), bad.code);
@@ -340,6 +342,11 @@ void fuzz_device(void) {
         CALL(mmsb_runtime_create(bad.handle, 0, NULL, &device.runtime), bad.code);
         CALL(mmsb_runtime_create(context, no_device(), NULL, &device.runtime), MMSB_E_NO_DEVICE);
         CALL(mmsb_runtime_shared(context, no_device(), &device.runtime), MMSB_E_NO_DEVICE);
+        CALL(mmsb_device_budget(bad.handle, 0, 1), bad.code);
+        CALL(mmsb_device_budget(context, no_device(), 1), MMSB_E_NO_DEVICE);
+        CALL(mmsb_device_memory(context, no_device(), &memory), MMSB_E_NO_DEVICE);
+        memory.struct_size++;
+        CALL(mmsb_device_memory(context, 0, &memory), MMSB_E_STRUCT_VERSION);
         options.streams = 0;
         CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_E_INVALID_ARGUMENT);
         options.streams = 1;
@@ -369,12 +376,17 @@ void fuzz_device(void) {
     device.pooled = chance(50);
     options.pool = !device.pooled ? NULL : chance(50) ? "" : "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5";
     CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_OK);
+    uint64_t most = chance(50) ? 0 : UINT64_MAX - below(1000); /* which admits everything */
+    CALL(mmsb_device_budget(context, 0, most), MMSB_OK);
     for (int i = 0; i < STREAMS; i++) {
         CALL(mmsb_stream_create(device.runtime, 0, &device.streams[i]), MMSB_OK);
     }
     for (uint64_t i = 20 + below(40); i > 0; i--) {
         steps[below(sizeof steps / sizeof steps[0])]();
     }
+    CALL(mmsb_device_memory(context, 0, &memory), MMSB_OK);
+    SAME(memory.budget, most == UINT64_MAX ? 0 : most);
+    SAME(memory.runtimes >= 2 && memory.charged >= device.live && memory.charged_peak >= memory.charged, 1);
     CALL(mmsb_runtime_destroy(device.runtime), MMSB_OK);
     CALL(mmsb_runtime_reap(device.runtime), MMSB_E_STALE_HANDLE);
     CALL(mmsb_stream_wait(any_stream(), 0), MMSB_E_STALE_HANDLE);

@@ -41,12 +41,14 @@ from ._errors import (
     UnsupportedError,
     WouldBlockError,
 )
+from .capture import Capture
 from .context import Context, ContextStats, GuardReport
 from .delta import Delta
 from .device import (
     Block,
     BlockInfo,
     Device,
+    DeviceMemory,
     Link,
     Recorder,
     Reservation,
@@ -98,6 +100,7 @@ __all__ = [
     "BusyError",
     "CancelledError",
     "Capability",
+    "Capture",
     "Change",
     "ClosedError",
     "Context",
@@ -107,6 +110,7 @@ __all__ = [
     "Device",
     "DeviceError",
     "DeviceLostError",
+    "DeviceMemory",
     "EpochError",
     "ForkedError",
     "FormatError",

@@ -57,6 +57,7 @@ KIND_BLOCK = 8
 KIND_USE = 9
 KIND_RUNTIME = 11
 KIND_RESERVATION = 12
+KIND_CAPTURE = 13
 KIND_DELTA = 4
 KIND_MEMORY = 5
 LOCATION_DEFAULT = -1
@@ -112,7 +113,9 @@ STRUCT_GUARD_REPORT = 34
 STRUCT_STORE_OPTIONS = 35
 STRUCT_STORE_INFO = 36
 STRUCT_STORE_POINT = 37
-STRUCT_MEMORY_STAT = 38
+STRUCT_DEVICE_MEMORY = 38
+STRUCT_SLEEP_OPTIONS = 39
+STRUCT_MEMORY_STAT = 40
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -171,6 +174,7 @@ STORE_WRITE = 0
 STORE_READ = 1
 STORE_BRANCH = 2
 STORE_FOLLOW = 3
+DEVICE_HOST = -1
 PATH_UNKNOWN = -1
 PATH_SAME_BOARD = 0
 PATH_ONE_SWITCH = 10
@@ -181,6 +185,9 @@ PATH_ACROSS_SYSTEM = 50
 PICTURE_TORCH = 0
 PICTURE_JSON = 1
 PICTURE_HTML = 2
+SLEEP_DROP = 1
+SLEEP_KEEP = 2
+SLEEP_FILE = 3
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
@@ -228,6 +235,7 @@ KIND = {
     "use": KIND_USE,
     "runtime": KIND_RUNTIME,
     "reservation": KIND_RESERVATION,
+    "capture": KIND_CAPTURE,
     "delta": KIND_DELTA,
     "memory": KIND_MEMORY,
 }
@@ -288,6 +296,8 @@ PATH = {
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
+DEVICE = {"host": DEVICE_HOST}
+SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
 
 
@@ -771,6 +781,21 @@ class DeviceInfo(ctypes.Structure):
     )
 
 
+class DeviceMemory(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("runtimes", c_uint32),
+        ("budget", c_uint64),
+        ("charged", c_uint64),
+        ("charged_peak", c_uint64),
+        ("pool_free", c_uint64),
+        ("asked", c_uint64),
+        ("helped", c_uint64),
+        ("returned", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
 class Link(ctypes.Structure):
     _fields_ = (
         ("number", c_int32),
@@ -850,6 +875,9 @@ class RuntimeStats(ctypes.Structure):
         ("pool_largest_free", c_uint64),
         ("pool_moved", c_uint64),
         ("pool_retries", c_uint64),
+        ("sleeping", c_uint64),
+        ("sleeping_kept", c_uint64),
+        ("sleeping_copied", c_uint64),
         ("reserved", c_uint64 * 3),
     )
 
@@ -882,6 +910,17 @@ class BlockInfo(ctypes.Structure):
         ("stream", c_uint64),
         ("tag", c_uint32),
         ("uses", c_uint32),
+        ("asleep", c_uint64),
+        ("reserved", c_uint64 * 3),
+    )
+
+
+class SleepOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("mode", c_int32),
+        ("folder", c_char_p),
+        ("timeout_ns", c_uint64),
         ("reserved", c_uint64 * 4),
     )
 
@@ -926,6 +965,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_STORE_INFO: StoreInfo,
     STRUCT_STORE_POINT: StorePoint,
     STRUCT_DEVICE_INFO: DeviceInfo,
+    STRUCT_DEVICE_MEMORY: DeviceMemory,
     STRUCT_LINK: Link,
     STRUCT_TELEMETRY: Telemetry,
     STRUCT_RUNTIME_OPTIONS: RuntimeOptions,
@@ -933,6 +973,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_MEMORY_STAT: MemoryStat,
     STRUCT_TAG_STATS: TagStats,
     STRUCT_BLOCK_INFO: BlockInfo,
+    STRUCT_SLEEP_OPTIONS: SleepOptions,
     STRUCT_ACCESS: Access,
 }
 # Each function's result and parameters.
@@ -1137,6 +1178,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_store_wait_start": (c_int32, (c_uint64, c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_store_points": (c_int32, (c_char_p, POINTER(StorePoint), c_size_t, POINTER(c_size_t))),
     "mmsb_device_list": (c_int32, (c_uint64, POINTER(DeviceInfo), c_size_t, POINTER(c_size_t))),
+    "mmsb_device_budget": (c_int32, (c_uint64, c_int32, c_uint64)),
+    "mmsb_device_memory_init": (None, (POINTER(DeviceMemory),)),
+    "mmsb_device_memory": (c_int32, (c_uint64, c_int32, POINTER(DeviceMemory))),
     "mmsb_telemetry_list": (c_int32, (POINTER(Telemetry), c_size_t, POINTER(c_size_t))),
     "mmsb_telemetry_paths": (c_int32, (c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_runtime_options_init": (None, (POINTER(RuntimeOptions),)),
@@ -1167,6 +1211,14 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_block_free": (c_int32, (c_uint64, c_uint64, POINTER(c_int32))),
     "mmsb_block_info_init": (None, (POINTER(BlockInfo),)),
     "mmsb_block_info": (c_int32, (c_uint64, POINTER(BlockInfo))),
+    "mmsb_pool_partition": (c_int32, (c_uint64, c_uint32)),
+    "mmsb_sleep_options_init": (None, (POINTER(SleepOptions),)),
+    "mmsb_pool_sleep": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(SleepOptions))),
+    "mmsb_pool_wake": (c_int32, (c_uint64, c_void_p, c_size_t)),
+    "mmsb_capture_begin": (c_int32, (c_void_p, c_size_t, POINTER(c_uint64))),
+    "mmsb_capture_resume": (c_int32, (c_uint64, c_void_p, c_size_t)),
+    "mmsb_capture_end": (c_int32, (c_uint64,)),
+    "mmsb_capture_destroy": (c_int32, (c_uint64,)),
     "mmsb_use_begin": (c_int32, (c_uint64, POINTER(Access), c_size_t, POINTER(c_uint64), POINTER(c_size_t))),
     "mmsb_use_end": (c_int32, (c_uint64,)),
     "mmsb_use_abort": (c_int32, (c_uint64,)),

@@ -41,7 +41,7 @@ from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, v
 from ._lease import Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
 from .delta import Delta, struct_of
-from .device import Device, Runtime, device_of
+from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
 from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
 from .snapshot import AnyPath, LoadOptions, SavedBytes, SaveStats, path_bytes, save_options
@@ -1021,6 +1021,20 @@ class Context(Closable):
         self._check(lib.mmsb_device_list(self.handle, found, len(found), count))
         return [device_of(info) for info in found]
 
+    def set_device_budget(self, bytes: int, device: int | None = 0) -> None:
+        """Sets how many bytes of a device this process takes at most for runtimes and pages of all its contexts; 0: any number.
+
+        device None is host memory that devices can access. What is taken beyond the budget stays; no more is taken until enough
+        is given back.
+        """
+        self._check(lib.mmsb_device_budget(self.handle, _device_or_host(device), unsigned(bytes, "bytes")))
+
+    def device_memory(self, device: int | None = 0) -> DeviceMemory:
+        """What this process has taken of a device's memory; device None: of host memory that devices can access."""
+        raw = sized(_abi.DeviceMemory)
+        self._check(lib.mmsb_device_memory(self.handle, _device_or_host(device), raw))
+        return as_record(DeviceMemory, raw)
+
     def runtime(self, device: int = 0) -> Runtime:
         """The shared runtime of a device: streams and stream-ordered memory without a budget."""
         handle = number_from(lib.mmsb_runtime_shared, self.handle, signed(device, "device"), check=self._check)
@@ -1132,6 +1146,10 @@ def _close(handle: int) -> MMSBError | None:
     drop_released()
     sweep()
     return found
+
+
+def _device_or_host(device: int | None) -> int:
+    return _abi.DEVICE_HOST if device is None else signed(device, "device")
 
 
 def _descriptor(file: File) -> int:

@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
 from . import _abi
-from ._convert import BytesLike, c_text, new_bytes, readable, signed, unsigned
+from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError
 from ._ffi import as_record, check, lib, number_from, sized, value_of
 from ._lease import let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
+from .capture import Capture
+from .snapshot import AnyPath, path_bytes
 from .ticket import Ticket
 
 if TYPE_CHECKING:
@@ -88,6 +90,11 @@ class RuntimeStats(NamedTuple):
     pool_largest_free: int
     pool_moved: int
     pool_retries: int
+    #: Of tags that sleep, in bytes: of their segments, which are not among the above, what is kept of their blocks, and what was
+    #: copied for that, to the host and back, since the runtime began.
+    sleeping: int
+    sleeping_kept: int
+    sleeping_copied: int
 
 
 class TagStats(NamedTuple):
@@ -106,6 +113,25 @@ class TagStats(NamedTuple):
     failures: int
 
 
+class DeviceMemory(NamedTuple):
+    """What this process has taken of a device's memory, or of pinned memory of the host, for all its contexts."""
+
+    #: Runtimes of the device in this process.
+    runtimes: int
+    #: Bytes that it may take; 0 = any number.
+    budget: int
+    #: Bytes of pools' segments, of blocks of runtimes without a pool, and of unified pages; of the host: of pinned pages and
+    #: memory for copies.
+    charged: int
+    charged_peak: int
+    #: Bytes of charged that pools keep and no block has.
+    pool_free: int
+    #: Requests that made other runtimes give back what they keep, those that had their memory then, and the bytes.
+    asked: int
+    helped: int
+    returned: int
+
+
 class BlockInfo(NamedTuple):
     """The properties of a block; address is a device address."""
 
@@ -114,6 +140,8 @@ class BlockInfo(NamedTuple):
     bytes: int
     #: Open uses: begun and not ended.
     uses: int
+    #: Whether its tag sleeps: it has its address, and no memory.
+    asleep: bool
 
 
 def device_of(info: _abi.DeviceInfo) -> Device:
@@ -208,6 +236,40 @@ class Runtime(Closable):
     def trim(self, keep: int = 0) -> None:
         """Gives memory that the driver keeps for reuse back to the device, until keep bytes are left."""
         check(lib.mmsb_runtime_trim(self.handle, unsigned(keep, "keep")))
+
+    def partition(self, *tags: str) -> None:
+        """Gives each tag segments of its own in the pool: blocks that are allocated with it from now on can sleep."""
+        for tag in tags:
+            check(lib.mmsb_pool_partition(self.handle, _tag(tag)))
+
+    def sleep(self, *tags: str, keep: bool = True, folder: AnyPath | None = None, timeout: float | None = None) -> None:
+        """Gives the memory of tags of partition() back to the device, all of it or none; the blocks keep their addresses.
+
+        The bytes of blocks are kept in pinned memory, or with folder in a file without a name there; with keep=False they are
+        dropped. It waits for queued work, at most timeout seconds: TimeoutError, or WouldBlockError for timeout 0.
+        """
+        options = _abi.SleepOptions()
+        lib.mmsb_sleep_options_init(options)
+        if folder is not None and not keep:
+            raise InvalidArgumentError("folder is given, but keep is False")
+        if folder is not None:
+            options.folder = path_bytes(folder, "folder")
+        options.mode = _abi.SLEEP_DROP if not keep else _abi.SLEEP_KEEP if folder is None else _abi.SLEEP_FILE
+        options.timeout_ns = nanoseconds(timeout)
+        check(lib.mmsb_pool_sleep(self.handle, _tags(tags), len(tags), options))
+
+    def wake(self, *tags: str) -> None:
+        """Gives tags that sleep their memory and bytes again, all of them or none."""
+        check(lib.mmsb_pool_wake(self.handle, _tags(tags), len(tags)))
+
+    def capture(self, *streams: Stream) -> Capture:
+        """Begins a capture on streams, for a with statement that captures a graph: it ends with the statement.
+
+        Blocks that the streams allocate within come from memory of its own. What is freed of it is given out again only there,
+        until the result is closed: keep it as long as the graph runs.
+        Example: with runtime.capture(stream) as memory: record(graph, stream.native).
+        """
+        return Capture(streams)
 
     def write_log(self, file: File) -> None:
         """Writes the events of the log as text, in the CSV format of RMM's logging adaptor."""
@@ -378,9 +440,12 @@ class Stream(Handled):
         check(lib.mmsb_stream_after(self.handle, ticket.handle))
 
     def close(self) -> None:
-        """Ends the lease or the registration. Idempotent."""
-        if self._finalizer.detach() is not None:
-            check(lib.mmsb_stream_destroy(self._handle))
+        """Ends the lease or the registration. Idempotent. A stream that captures is not closed: InvalidStateError."""
+        if self._finalizer.alive:
+            status = lib.mmsb_stream_destroy(self._handle)
+            if status != _abi.E_INVALID_STATE:
+                self._finalizer.detach()
+            check(status)
 
     def __repr__(self) -> str:
         return f"<mmsb.Stream{' closed' if self.closed else ''}>"
@@ -421,7 +486,7 @@ class Block(NotCopied):
         """The block's properties."""
         raw = sized(_abi.BlockInfo)
         check(lib.mmsb_block_info(self.handle, raw))
-        return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses)
+        return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses, bool(raw.asleep))
 
     def free(self, stream: Stream | None = None) -> bool:
         """Frees the memory in the order of a stream (None: its own). True if a use is open: the last one's end frees it then."""
@@ -525,6 +590,10 @@ def cuda_stream(stream: Any) -> int:
     if isinstance(stream, bool) or not hasattr(type(stream), "__index__"):
         raise TypeError(f"stream must be an int or have __cuda_stream__, not {type(stream).__name__}")
     return unsigned(stream, "stream")
+
+
+def _tags(names: tuple[str, ...]) -> ctypes.Array[ctypes.c_uint32]:
+    return (ctypes.c_uint32 * len(names))(*map(_tag, names))
 
 
 @lru_cache(maxsize=4096)

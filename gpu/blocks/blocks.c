@@ -1,0 +1,179 @@
+/*
+ * blocks.c — allocation and free without Go.
+ */
+#include "blocks.h"
+
+#define UNIT 512
+#define MOST_BYTES (UINT64_C(1) << 60)
+#define INDEX_MASK ((UINT64_C(1) << 28) - 1)
+#define CHUNK_MASK ((1u << MMSB__BLOCK_CHUNK_BITS) - 1)
+
+mmsb__block_table_t mmsb__block_table = {.tags = 1};
+
+static inline mmsb__block_t *block_at(uint32_t index) {
+    mmsb__block_t *chunk = __atomic_load_n(&mmsb__block_table.chunks[index >> MMSB__BLOCK_CHUNK_BITS], __ATOMIC_ACQUIRE);
+    return chunk ? chunk + (index & CHUNK_MASK) : NULL;
+}
+
+/* Who does not get the lock enters Go, which has a lock that waits: two threads on one stream at the same moment. */
+static inline int try_lock(mmsb__block_stream_t *stream) {
+    return __atomic_load_n(&stream->lock, __ATOMIC_RELAXED) == 0 && !__atomic_exchange_n(&stream->lock, 1, __ATOMIC_ACQUIRE);
+}
+
+static inline void unlock(mmsb__block_stream_t *stream) {
+    __atomic_store_n(&stream->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Counters have one writer, who has the lock, and readers without it. */
+static inline void raise(uint64_t *counter, uint64_t by) {
+    __atomic_store_n(counter, *counter + by, __ATOMIC_RELEASE);
+}
+
+/* The size of a request in units: Options.Round of core/pool. */
+static inline uint64_t units_of(const mmsb__block_pool_t *pool, uint64_t bytes) {
+    unsigned bits = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0;
+    unsigned row = bits < 20 ? 0 : bits - 20 > 16 ? 16 : bits - 20;
+    uint64_t divisions = pool->divisions[row];
+    if (divisions > 1 && bytes > UNIT * divisions) {
+        uint64_t step = (UINT64_C(1) << (bits - 1)) / divisions;
+        if (step > UNIT)
+            return (bytes + step - 1) / step * step / UNIT;
+    }
+    return (bytes + UNIT - 1) / UNIT;
+}
+
+/* Of units in 1 … 2^51 - 1. */
+static inline unsigned class_of(uint64_t units) {
+    unsigned shift = 63 - (unsigned)__builtin_clzll(units >> MMSB__BLOCK_CLASS_BITS | 1);
+    return (shift << MMSB__BLOCK_CLASS_BITS) + (unsigned)(units >> shift);
+}
+
+static void add_live(mmsb__block_tally_t *tally, uint64_t bytes) {
+    uint64_t live = __atomic_add_fetch(&tally->live, bytes, __ATOMIC_RELAXED);
+    uint64_t peak = __atomic_load_n(&tally->peak, __ATOMIC_RELAXED);
+    if ((int64_t)bytes > 0)
+        while (live > peak && !__atomic_compare_exchange_n(&tally->peak, &peak, live, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            ;
+}
+
+/* A block that counts as outstanding becomes one of another size or tag. */
+static void __attribute__((noinline)) recount(mmsb__block_tally_t *tallies, const mmsb__block_t *block, uint64_t bytes,
+                                              uint32_t tag) {
+    if (bytes != block->bytes)
+        add_live(&tallies[0], bytes - block->bytes);
+    if (tag == block->tag) {
+        add_live(&tallies[1 + tag], bytes - block->bytes);
+        return;
+    }
+    add_live(&tallies[1 + block->tag], -block->bytes);
+    __atomic_sub_fetch(&tallies[1 + block->tag].blocks, 1, __ATOMIC_RELAXED);
+    add_live(&tallies[1 + tag], bytes);
+    __atomic_add_fetch(&tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);
+}
+
+/* Threads on other streams count the same tag: each stream adds up what it has, until another tag needs the place. */
+static inline void count(mmsb__block_stream_t *stream, uint32_t tag, uint64_t bytes) {
+    mmsb__block_count_t *has = &stream->counts[tag % MMSB__BLOCK_COUNTS];
+    if (has->tag != tag) {
+        mmsb__block_tally_t *tally = &stream->pool->tallies[1 + has->tag];
+        __atomic_add_fetch(&tally->ever, has->ever, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&tally->total, has->total, __ATOMIC_RELAXED);
+        has->ever = has->total = 0;
+        has->tag = tag;
+    }
+    has->ever++;
+    has->total += bytes;
+}
+
+/* The first block of a magazine, where it is large enough. */
+static inline mmsb__block_t *first_of(const mmsb__block_magazine_t *magazine, uint64_t units) {
+    mmsb__block_t *block = magazine->count > 0 ? block_at(magazine->first) : NULL;
+    return block && block->units >= units ? block : NULL;
+}
+
+/* The stream is locked. */
+static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_block_t *to,
+                       uintptr_t *address) {
+    mmsb__block_pool_t *pool = stream->pool;
+    if (stream->handle != handle || !__atomic_load_n(&pool->open, __ATOMIC_RELAXED))
+        return 0;
+    if (__atomic_load_n(&pool->kept_from[tag % MMSB__BLOCK_TAGS / 64], __ATOMIC_RELAXED) >> tag % 64 & 1)
+        return 0;
+    uint64_t units = units_of(pool, bytes);
+    unsigned class = class_of(units);
+    mmsb__block_magazine_t *magazine = &stream->magazines[class];
+    mmsb__block_t *block = first_of(magazine, units);
+    if (!block && units >> (MMSB__BLOCK_CLASS_BITS + 1))
+        block = first_of(++magazine, units);
+    if (!block)
+        return 0;
+    uint32_t index = magazine->first;
+    if (block->bytes != bytes || block->tag != tag) {
+        if (pool->exact || tag >= __atomic_load_n(&mmsb__block_table.tags, __ATOMIC_ACQUIRE))
+            return 0;
+        recount(pool->tallies, block, bytes, tag);
+    }
+    magazine->first = block->next;
+    magazine->count--;
+    stream->cached--;
+    stream->cached_units -= block->units;
+    /* What was freed is released before the new block is allocated: who reads the counters does it in this order. */
+    raise(&stream->released, block->bytes);
+    raise(&stream->allocated, bytes);
+    raise(&stream->allocations, 1);
+    count(stream, tag, bytes);
+    uint64_t generation = (block->state >> 32) + 1;
+    block->bytes = bytes;
+    block->tag = tag;
+    block->point = __atomic_add_fetch(&stream->queued, 1, __ATOMIC_RELAXED);
+    *to = (uint64_t)MMSB_KIND_BLOCK << 60 | generation << 28 | index;
+    *address = block->address;
+    __atomic_store_n(&block->state, MMSB__BLOCK_STATE(generation, MMSB__BLOCK_LIVE), __ATOMIC_RELEASE);
+    return 1;
+}
+
+int mmsb__block_hit(mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_block_t *to, uintptr_t *address) {
+    uint64_t slot = handle & INDEX_MASK;
+    if (slot >= MMSB__BLOCK_STREAMS || bytes - 1 >= MOST_BYTES - 1)
+        return 0;
+    mmsb__block_stream_t *stream = __atomic_load_n(&mmsb__block_table.streams[slot], __ATOMIC_ACQUIRE);
+    if (!stream || !try_lock(stream))
+        return 0;
+    int found = take(stream, handle, bytes, tag, to, address);
+    unlock(stream);
+    return found;
+}
+
+/* The stream is locked. */
+static inline int put(mmsb__block_stream_t *stream, mmsb__block_t *block, uint32_t index, uint64_t live, uint64_t units) {
+    mmsb__block_magazine_t *magazine = &stream->magazines[class_of(units)];
+    if (!stream->open || !__atomic_load_n(&stream->pool->open, __ATOMIC_RELAXED) || magazine->count == MMSB__BLOCK_ROUNDS ||
+        !__atomic_compare_exchange_n(&block->state, &live, live - MMSB__BLOCK_LIVE + MMSB__BLOCK_CACHED, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        return 0;
+    block->next = magazine->first;
+    magazine->first = index;
+    magazine->count++;
+    stream->cached++;
+    stream->cached_units += units;
+    raise(&stream->freed, block->bytes);
+    raise(&stream->frees, 1);
+    return 1;
+}
+
+int mmsb__block_cache(mmsb_block_t handle) {
+    uint32_t index = (uint32_t)(handle & INDEX_MASK);
+    mmsb__block_t *block = block_at(index);
+    uint64_t live = MMSB__BLOCK_STATE((uint32_t)(handle >> 28), MMSB__BLOCK_LIVE);
+    if (handle >> 60 != MMSB_KIND_BLOCK || !block || __atomic_load_n(&block->state, __ATOMIC_ACQUIRE) != live ||
+        live >> 32 == UINT32_MAX)
+        return 0;
+    /* Where the state is still the same in put, these are fields of the block that the handle means. */
+    mmsb__block_stream_t *stream = __atomic_load_n(&block->stream, __ATOMIC_RELAXED);
+    uint64_t units = __atomic_load_n(&block->units, __ATOMIC_RELAXED);
+    if (!stream || !try_lock(stream))
+        return 0;
+    int done = put(stream, block, index, live, units);
+    unlock(stream);
+    return done;
+}

@@ -1,0 +1,116 @@
+/*
+ * blocks.h — records of blocks, and the magazines of streams: what Go (gpu/runtime) and C share, so that an allocation that
+ * finds a block of its size, freed on its own stream, does not enter Go; nor does the free of a block whose work was all on its
+ * own stream. Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with a stream in place of a processor: what comes next on a
+ * stream comes behind everything that was queued there before, so no event is needed.
+ *
+ * Everything here stays where it is for as long as the process lives: a stale handle leads to a record or a stream of another
+ * time, never to memory that is gone. Go code is in blocks.go; a test compares the layouts.
+ */
+#ifndef MMSB_GPU_BLOCKS_H
+#define MMSB_GPU_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mmsb.h"
+
+#pragma GCC visibility push(hidden)
+
+/* What a record says of its block, in the low half of its state; the high half is the generation of its handle. */
+#define MMSB__BLOCK_FREE 0   /* the slot waits for the next block */
+#define MMSB__BLOCK_LIVE 1   /* no use of it is open, and all of its work is on its own stream: C may free it */
+#define MMSB__BLOCK_HELD 2   /* live, and Go's */
+#define MMSB__BLOCK_ENDING 3 /* freed; the free waits for uses to end */
+#define MMSB__BLOCK_QUEUED 4 /* freed; the free is queued on a stream */
+#define MMSB__BLOCK_CACHED 5 /* freed, and in a magazine of its stream */
+
+#define MMSB__BLOCK_TAGS 65536
+
+#define MMSB__BLOCK_STATE(generation, what) ((uint64_t)(generation) << 32 | (uint32_t)(what))
+
+#define MMSB__BLOCK_CHUNK_BITS 16 /* records of one mapping */
+#define MMSB__BLOCK_CHUNKS (1u << (28 - MMSB__BLOCK_CHUNK_BITS))
+
+struct mmsb__block_stream;
+
+/* One line of the cache. Whoever changes the state to LIVE or HELD has written the fields before. */
+typedef struct mmsb__block {
+    uint64_t state;
+    uint64_t address;
+    uint64_t bytes;                    /* those that were asked for */
+    uint64_t point;                    /* the number, on its stream, of its allocation or of the last work that wrote it */
+    struct mmsb__block_stream *stream; /* whose magazines it may go to; NULL = none */
+    uint64_t units;                    /* the size that it has, in units of 512 bytes */
+    uint32_t tag;
+    uint32_t next; /* of its magazine */
+    uint64_t reserved;
+} mmsb__block_t;
+
+/* The counters of a tag, or of all: gpu/runtime/statistics.go. */
+typedef struct mmsb__block_tally {
+    uint64_t live, peak, total; /* bytes; live are those whose memory was not released */
+    uint64_t blocks, ever;
+    uint64_t refused;
+    uint64_t reserved[2];
+} mmsb__block_tally_t;
+
+/* What the streams of a runtime share. */
+typedef struct mmsb__block_pool {
+    uint32_t open;  /* 0: every call enters Go */
+    uint32_t exact; /* a block serves requests of its own bytes and tag only: a budget has charged them */
+    uint32_t divisions[17];
+    mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag */
+    uint64_t kept_from[MMSB__BLOCK_TAGS / 64]; /* a bit for each tag: its blocks do not come from magazines */
+} mmsb__block_pool_t;
+
+/* Allocations of a tag that the stream has not added to the tally of all streams yet. */
+typedef struct mmsb__block_count {
+    uint64_t ever, total;
+    uint64_t tag;
+} mmsb__block_count_t;
+
+/* Blocks of a class of sizes, the last one that was freed first. */
+typedef struct mmsb__block_magazine {
+    uint32_t first;
+    uint32_t count;
+} mmsb__block_magazine_t;
+
+/* A size of up to 127 units is a class of its own; above, a power of two has 64 classes. A request is served by a block of its
+ * class or the next one: at most 1/32 of the block is too much. */
+#define MMSB__BLOCK_CLASS_BITS 6
+#define MMSB__BLOCK_MAGAZINES (47 << MMSB__BLOCK_CLASS_BITS) /* sizes up to 2^51 units */
+#define MMSB__BLOCK_ROUNDS 256                               /* blocks in a magazine */
+#define MMSB__BLOCK_COUNTS 16
+
+/* A stream. The lock is for everything but queued, and is held for some nanoseconds. The totals only grow. */
+typedef struct mmsb__block_stream {
+    uint32_t lock;
+    uint32_t open;   /* 0: blocks that were allocated on it are freed by Go */
+    uint64_t handle; /* while it is leased */
+    uint64_t queued; /* the number of its last point */
+    mmsb__block_pool_t *pool;
+    uint64_t allocations, frees;         /* that did not enter Go */
+    uint64_t allocated, freed, released; /* bytes of these */
+    uint64_t cached, cached_units;       /* what the magazines have */
+    mmsb__block_count_t counts[MMSB__BLOCK_COUNTS];
+    mmsb__block_magazine_t magazines[MMSB__BLOCK_MAGAZINES];
+} mmsb__block_stream_t;
+
+#define MMSB__BLOCK_STREAMS (1u << 16) /* slots of stream handles that are looked up; others enter Go */
+
+typedef struct mmsb__block_table {
+    mmsb__block_t *chunks[MMSB__BLOCK_CHUNKS];
+    mmsb__block_stream_t *streams[MMSB__BLOCK_STREAMS];
+    uint32_t tags; /* that there are */
+} mmsb__block_table_t;
+
+extern mmsb__block_table_t mmsb__block_table;
+
+/* Allocates a block of a magazine; 0: there is none, or something is not right: Go's call says what. */
+int mmsb__block_hit(mmsb_stream_t stream, uint64_t bytes, uint32_t tag, mmsb_block_t *block, uintptr_t *address);
+/* Frees a block into a magazine of its stream; 0: Go must. */
+int mmsb__block_cache(mmsb_block_t block);
+
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,215 @@
+// What this process has taken of the memory of a device, or of pinned memory of the host: one ledger each, for all runtimes.
+
+package runtime
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
+)
+
+// DeviceLedger has what this process has taken of a device's memory: segments of pools, blocks of runtimes without a pool,
+// managed memory. A block that a pool gives out again charges nothing: its memory was charged as a segment. It may have a budget,
+// which all of them are admitted by.
+type DeviceLedger struct {
+	ledger
+	peak                    atomic.Uint64
+	asked, helped, returned atomic.Uint64
+
+	mutex    sync.Mutex
+	runtimes []*Runtime
+}
+
+// noBudget is the limit of a ledger that has no budget.
+const noBudget = math.MaxUint64
+
+// deviceLedgers are those of devices that have runtimes, a budget or charges.
+var deviceLedgers = struct {
+	sync.Mutex
+	of map[driver.Device]*DeviceLedger
+}{of: make(map[driver.Device]*DeviceLedger)}
+
+// pinnedLedger has the pinned memory of this process, whichever devices it was taken for.
+var pinnedLedger = newDeviceLedger()
+
+func newDeviceLedger() *DeviceLedger {
+	l := &DeviceLedger{}
+	l.limit.Store(noBudget)
+	return l
+}
+
+// onLedger calls work with the ledger of a device, or with that of pinned memory where there is none.
+func onLedger(device driver.Device, work func(l *DeviceLedger)) {
+	if device == nil {
+		work(pinnedLedger)
+		return
+	}
+	deviceLedgers.Lock()
+	defer deviceLedgers.Unlock()
+	l := deviceLedgers.of[device]
+	if l == nil {
+		l = newDeviceLedger()
+		deviceLedgers.of[device] = l
+	}
+	work(l)
+	if len(l.all()) == 0 && l.limit.Load() == noBudget && l.charged.Load() == 0 {
+		delete(deviceLedgers.of, device)
+	}
+}
+
+// join makes a runtime one that its device's ledger asks for memory, until leaveLedger.
+func joinLedger(r *Runtime) {
+	onLedger(r.device, func(l *DeviceLedger) {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		r.ledger, l.runtimes = l, append(l.runtimes, r)
+	})
+}
+
+func leaveLedger(r *Runtime) {
+	onLedger(r.device, func(l *DeviceLedger) {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.runtimes = slices.DeleteFunc(l.runtimes, func(other *Runtime) bool { return other == r })
+	})
+}
+
+// forgetLedger ends the ledger of a device that ends.
+func forgetLedger(device driver.Device) {
+	deviceLedgers.Lock()
+	defer deviceLedgers.Unlock()
+	delete(deviceLedgers.of, device)
+}
+
+// SetDeviceBudget sets how many bytes of a device this process takes at most, or of pinned memory, where device is nil; 0: any
+// number. Who has more keeps it, but for what pools have and no block.
+func SetDeviceBudget(device driver.Device, bytes uint64) {
+	if bytes == 0 {
+		bytes = noBudget
+	}
+	var of *DeviceLedger
+	onLedger(device, func(l *DeviceLedger) {
+		l.limit.Store(bytes)
+		of = l
+	})
+	if charged := of.charged.Load(); charged > bytes {
+		of.ask(nil, charged-bytes)
+	}
+}
+
+// DeviceMemory is what a ledger says of itself.
+type DeviceMemory struct {
+	Budget, Charged, Peak uint64 // bytes; a budget of 0: none
+	Free                  uint64 // bytes of Charged that pools have and no block
+	Runtimes              int
+	Asked, Helped         uint64 // requests for which other runtimes were asked for memory, and those that had it then
+	Returned              uint64 // bytes that these gave back
+}
+
+// MemoryOf is what this process has of a device, or of pinned memory, where device is nil.
+func MemoryOf(device driver.Device) (m DeviceMemory) {
+	onLedger(device, func(l *DeviceLedger) {
+		m = DeviceMemory{Charged: l.charged.Load(), Peak: l.peak.Load(), Free: l.free(nil), Runtimes: len(l.all()),
+			Asked: l.asked.Load(), Helped: l.helped.Load(), Returned: l.returned.Load()}
+		if limit := l.limit.Load(); limit != noBudget {
+			m.Budget = limit
+		}
+	})
+	return m
+}
+
+func (l *DeviceLedger) all() []*Runtime {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return slices.Clone(l.runtimes)
+}
+
+// free is how many bytes pools have and no block; without one of the runtimes.
+func (l *DeviceLedger) free(without *Runtime) (bytes uint64) {
+	for _, r := range l.all() {
+		if r != without && r.pool != nil {
+			s := r.pool.Statistics()
+			bytes += s.Reserved - s.Held
+		}
+	}
+	return bytes
+}
+
+// take charges bytes that the driver is about to be asked for. Errors: Limit.
+func (l *DeviceLedger) take(bytes uint64) error {
+	charged, ok, _ := l.Take(bytes)
+	if !ok {
+		limit := l.limit.Load()
+		return status.Errorf(status.Limit, "%d bytes exceed the budget of this process: %d charged, %d left, limit %d", bytes,
+			charged, limit-min(charged, limit), limit)
+	}
+	for now, peak := charged+bytes, l.peak.Load(); now > peak && !l.peak.CompareAndSwap(peak, now); {
+		peak = l.peak.Load()
+	}
+	return nil
+}
+
+// ask asks all runtimes but one to give back bytes that they do not need. No lock may be held.
+func (l *DeviceLedger) ask(but *Runtime, bytes uint64) (returned uint64) {
+	for _, r := range l.all() {
+		if r != but && returned < bytes {
+			returned += r.giveBack(bytes - returned)
+		}
+	}
+	l.returned.Add(returned)
+	return returned
+}
+
+// mostAsked ends asking where what is given back is always somebody else's before it can be taken.
+const mostAsked = 4
+
+// help tries again what found too little memory, when other runtimes than one have given back what they do not need. No lock may
+// be held.
+func (l *DeviceLedger) help(but *Runtime, bytes uint64, err error, again func() error) error {
+	others := slices.ContainsFunc(l.all(), func(r *Runtime) bool { return r != but })
+	if !lacks(err) || !others || bytes > l.limit.Load() {
+		return err
+	}
+	l.asked.Add(1)
+	for range mostAsked {
+		returned := l.ask(but, bytes)
+		if err = again(); !lacks(err) {
+			l.helped.Add(1)
+			return err
+		}
+		if returned == 0 {
+			break
+		}
+	}
+	return err
+}
+
+// lacks says that an error is a lack of memory.
+func lacks(err error) bool {
+	code := status.CodeOf(err)
+	return code == status.OutOfMemory || code == status.Limit
+}
+
+// giveBack gives the device memory that nobody needs, about so many bytes, and says how many these were. What it fails at, the
+// runtime's own calls will see.
+func (r *Runtime) giveBack(bytes uint64) uint64 {
+	if r.enter() != nil {
+		return 0
+	}
+	defer r.leave()
+	released := r.bytes.released.Load()
+	r.reap()
+	if r.device.Info().OrderedMemory {
+		_ = r.noteLost(r.device.TrimOrdered(0))
+	}
+	if r.pool == nil {
+		return r.bytes.released.Load() - released
+	}
+	before := r.pool.Statistics()
+	_ = r.noteLost(r.layer.Trim(before.Reserved - min(before.Reserved, bytes)))
+	return r.pool.Statistics().Trimmed - before.Trimmed
+}

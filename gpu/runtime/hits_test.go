@@ -1,0 +1,485 @@
+package runtime
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/pool"
+	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
+	"libmmsb/gpu/sim"
+)
+
+// pooledWith is a world whose runtime has a pool under adaptors.
+func pooledWith(t testing.TB, streams int, adaptors ...Adaptor) *world {
+	return newWorldWith(t, sim.Options{Memory: 256 * mib}, streams, Options{Pool: &pool.Options{}, Adaptors: adaptors})
+}
+
+func (w *world) mustAllocate(t testing.TB, stream int, bytes uint64) uint64 {
+	handle, _, err := w.allocate(stream, bytes)
+	require.NoError(t, err)
+	return handle
+}
+
+func mustFree(t testing.TB, handles ...uint64) {
+	for _, handle := range handles {
+		_, err := freeBlock(handle, nil)
+		require.NoError(t, err)
+	}
+}
+
+func TestAHitIsAnotherBlockInTheSameMemory(t *testing.T) {
+	counted := &Statistics{}
+	w := pooledWith(t, 2, counted)
+	tag, err := TagOf("hits")
+	require.NoError(t, err)
+	first, address, err := w.runtime.Allocate(Request{Bytes: 1000, Stream: w.streams[0], Tag: tag})
+	require.NoError(t, err)
+	_, _, ok := blocks.Hit(w.handles[0], 1000, uint32(tag))
+	require.False(t, ok, "nothing was freed")
+	require.True(t, blocks.Cache(first))
+	require.False(t, blocks.Cache(first), "it was freed")
+	_, err = Free(first, nil)
+	requireCode(t, status.StaleHandle, err)
+	usage := w.runtime.Usage()
+	require.Equal(t, Usage{Outstanding: 1000, Pending: 1000, Allocations: 1, Frees: 1, Reaps: 1, Streams: 2}, usage)
+	require.Zero(t, w.runtime.Pool().Statistics().Held, "what was freed is not held")
+	require.NoError(t, w.runtime.Check())
+
+	_, _, ok = blocks.Hit(w.handles[1], 1000, uint32(tag))
+	require.False(t, ok, "another stream")
+	_, _, ok = blocks.Hit(w.handles[0], 1025, uint32(tag))
+	require.False(t, ok, "another size")
+	_, _, ok = blocks.Hit(w.handles[0], 0, uint32(tag))
+	require.False(t, ok)
+	_, _, ok = blocks.Hit(w.handles[0], 1000, 1<<31)
+	require.False(t, ok, "a tag that is none")
+	second, at, ok := blocks.Hit(w.handles[0], 1024, 0)
+	require.True(t, ok)
+	require.EqualValues(t, address, at)
+	require.NotEqual(t, first, second)
+	_, err = FindBlock(first)
+	requireCode(t, status.StaleHandle, err)
+	info, err := FindBlock(second)
+	require.NoError(t, err)
+	require.Equal(t, BlockInfo{Handle: second, Address: address, Bytes: 1024, Stream: w.streams[0]}, info)
+	require.Equal(t, []BlockInfo{info}, w.runtime.Blocks())
+	usage = w.runtime.Usage()
+	require.Equal(t, Usage{Outstanding: 1024, Live: 1024, Blocks: 1, Allocations: 2, Frees: 1, Reaps: 1, Streams: 2}, usage)
+	require.Equal(t, Tally{Live: 1024, Peak: 1024, Total: 2024, Blocks: 1, Ever: 2}, counted.All())
+	require.Equal(t, Tally{Peak: 1000, Total: 1000, Ever: 1}, counted.OfTag(tag))
+	require.Equal(t, Tally{Live: 1024, Peak: 1024, Total: 1024, Blocks: 1, Ever: 1}, counted.OfTag(0))
+	require.EqualValues(t, 1024, w.runtime.Pool().Statistics().Held)
+	require.NoError(t, w.runtime.Check())
+	mustFree(t, second)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.Zero(t, w.runtime.Usage().Outstanding)
+	require.Equal(t, Tally{Peak: 1024, Total: 2024, Ever: 2}, counted.All())
+	require.NoError(t, w.runtime.Check())
+}
+
+func TestOnlyWhatNobodyElseUsesIsFreedWithoutGo(t *testing.T) {
+	w := pooledWith(t, 2)
+	handle, address, err := w.allocate(0, 4096)
+	require.NoError(t, err)
+	use, _, err := BeginUse(w.streams[0], Use{handle, Write})
+	require.NoError(t, err)
+	require.False(t, blocks.Cache(handle), "a use is open")
+	require.NoError(t, EndUse(use))
+	require.NoError(t, w.use(0, handle, address, 4096, Read))
+	require.True(t, blocks.Cache(handle), "its stream alone has used it")
+
+	handle, address, err = w.allocate(0, 4096)
+	require.NoError(t, err)
+	require.NoError(t, w.use(1, handle, address, 4096, Read))
+	require.False(t, blocks.Cache(handle), "another stream reads it")
+	mustFree(t, handle)
+	handle, address, err = w.allocate(0, 4096)
+	require.NoError(t, err)
+	require.NoError(t, w.use(1, handle, address, 4096, Write))
+	require.False(t, blocks.Cache(handle), "another stream writes it")
+	require.NoError(t, w.use(0, handle, address, 4096, ReadWrite))
+	require.True(t, blocks.Cache(handle), "its own stream has waited for that")
+
+	// A block that C gave out anew is waited for as from then on.
+	handle, address, err = w.allocate(0, 4096)
+	require.NoError(t, err)
+	require.NoError(t, w.work(0, address, 4096, Write))
+	require.NoError(t, w.use(1, handle, address, 4096, ReadWrite))
+	mustFree(t, handle)
+}
+
+func TestABudgetHasWhatItsBlocksHave(t *testing.T) {
+	budget := NewBudget(NewLedger(10000))
+	w := pooledWith(t, 1, budget)
+	handle := w.mustAllocate(t, 0, 6000)
+	require.True(t, blocks.Cache(handle))
+	require.EqualValues(t, 6000, budget.State().Charged)
+	_, _, ok := blocks.Hit(w.handles[0], 6001, 0)
+	require.False(t, ok, "one byte more has not been charged")
+	handle, _, ok = blocks.Hit(w.handles[0], 6000, 0)
+	require.True(t, ok)
+	require.True(t, blocks.Cache(handle))
+	handle = w.mustAllocate(t, 0, 10000) // which takes the freed one's bytes
+	require.EqualValues(t, 10000, budget.State().Charged)
+	_, _, err := w.allocate(0, 1)
+	requireCode(t, status.Limit, err)
+	mustFree(t, handle)
+}
+
+func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
+	for _, adaptors := range [][]Adaptor{{NewLog(10)}, {NewGuard(GuardOptions{Every: 2})}, {&Statistics{}, &Statistics{}}} {
+		w := pooledWith(t, 1, adaptors...)
+		handle := w.mustAllocate(t, 0, 4096)
+		require.False(t, blocks.Cache(handle))
+		mustFree(t, handle)
+	}
+	w := newWorld(t, sim.Options{}, 1) // no pool
+	handle := w.mustAllocate(t, 0, 4096)
+	require.False(t, blocks.Cache(handle))
+	mustFree(t, handle)
+}
+
+// C rounds as the pool does: a block serves its own size, and smaller ones of which it has at most 1/32 too much; up to 64 KiB only
+// its own.
+func TestSizesThatABlockServes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, text := range []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"} {
+		options, err := pool.Parse(text)
+		require.NoError(t, err)
+		w := newWorldWith(t, sim.Options{Memory: 1 << 33}, 1, Options{Pool: &options})
+		for range 2000 {
+			bytes := 1 + random.Uint64N(1<<(4+random.UintN(28)))
+			other := bytes + random.Uint64N(2048) - min(1024, bytes-1)
+			of, err := options.Round(bytes)
+			require.NoError(t, err)
+			as, err := options.Round(other)
+			require.NoError(t, err)
+			handle, _, err := w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[0]})
+			require.NoError(t, err)
+			require.True(t, blocks.Cache(handle))
+			found, _, ok := blocks.Hit(w.handles[0], other, 0)
+			must, may := of == as, as <= of && (of-as)*32 <= of && of >= 128*512
+			require.True(t, ok && (must || may) || !ok && !must, "%d bytes are %d, %d are %d: %t", bytes, of, other, as, ok)
+			if ok {
+				mustFree(t, found)
+			}
+			w.runtime.Reap()
+		}
+	}
+}
+
+func TestMagazinesHaveAnEnd(t *testing.T) {
+	w := pooledWith(t, 1)
+	var handles []uint64
+	for range 300 {
+		handles = append(handles, w.mustAllocate(t, 0, 512))
+	}
+	cached := 0
+	for _, handle := range handles {
+		if blocks.Cache(handle) {
+			cached++
+		} else {
+			mustFree(t, handle)
+		}
+	}
+	require.Equal(t, 256, cached)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.Zero(t, w.runtime.Usage().Outstanding)
+
+	// 1025 to 1039 units have the same magazine.
+	small, large := w.mustAllocate(t, 0, 1025*512), w.mustAllocate(t, 0, 1039*512)
+	require.True(t, blocks.Cache(small))
+	_, _, ok := blocks.Hit(w.handles[0], 1030*512, 0)
+	require.False(t, ok)
+	require.True(t, blocks.Cache(large))
+	again, _, ok := blocks.Hit(w.handles[0], 1030*512, 0)
+	require.True(t, ok)
+	require.EqualValues(t, 1039*512, w.runtime.Pool().Statistics().Held)
+	require.NoError(t, w.use(0, again, info(t, again).Address, 1030*512, Write))
+	mustFree(t, again)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.NoError(t, w.runtime.Pool().Check())
+	require.Zero(t, w.runtime.Pool().Statistics().Held)
+}
+
+func info(t testing.TB, handle uint64) BlockInfo {
+	i, err := FindBlock(handle)
+	require.NoError(t, err)
+	return i
+}
+
+// What a stream has queued on a block by itself comes before what others do with the next block in its memory.
+func TestOthersWaitForTheBlockThatCGaveOut(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
+	first, address, err := w.allocate(0, 4096)
+	require.NoError(t, err)
+	other, elsewhere, err := w.allocate(0, 4096)
+	require.NoError(t, err)
+	require.NoError(t, w.use(1, other, elsewhere, 4096, Write)) // this stream has waited for all of stream 0 up to here
+	require.NoError(t, w.work(0, address, 4096, Write))
+	require.True(t, blocks.Cache(first))
+	second, at, ok := blocks.Hit(w.handles[0], 4096, 0)
+	require.True(t, ok)
+	require.EqualValues(t, address, at)
+	require.NoError(t, w.use(1, second, address, 4096, Write))
+	mustFree(t, second, other)
+	w.driver.Finish()
+}
+
+func TestHandlesThatAreNone(t *testing.T) {
+	w := pooledWith(t, 1)
+	random := rand.New(rand.NewPCG(3, 4))
+	handle := w.mustAllocate(t, 0, 512)
+	for range 100_000 {
+		forged := random.Uint64()
+		if random.UintN(2) == 0 {
+			forged = handle ^ 1<<random.UintN(64)
+		}
+		require.False(t, blocks.Cache(forged), "0x%016x", forged)
+		_, _, ok := blocks.Hit(forged, 512, 0)
+		require.False(t, ok)
+	}
+	mustFree(t, handle)
+}
+
+func TestTheLastGenerationIsNotUsedAgain(t *testing.T) {
+	w := pooledWith(t, 1)
+	handle := w.mustAllocate(t, 0, 512)
+	b, err := allBlocks.find(handle)
+	require.NoError(t, err)
+	require.True(t, blocks.Cache(handle))
+	b.record.State.Store(blocks.State(lastGeneration-1, blocks.Cached))
+	last, _, ok := blocks.Hit(w.handles[0], 512, 0)
+	require.True(t, ok)
+	require.EqualValues(t, lastGeneration, uint32(last>>28))
+	require.False(t, blocks.Cache(last))
+	mustFree(t, last)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.NotContains(t, w.streams[0].frees.slots, b.index)
+}
+
+// The memory of a stream that has ended serves another one.
+func TestStreamsThatHaveEndedAreNotFound(t *testing.T) {
+	d, err := sim.New(sim.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	of := Options{Pool: &pool.Options{}}
+	before, err := newWorldOf(d, 1, of)
+	require.NoError(t, err)
+	old := before.mustAllocate(t, 0, 512)
+	mustFree(t, old)
+	require.NoError(t, before.end())
+	after, err := newWorldOf(d, 1, of)
+	require.NoError(t, err)
+	mustFree(t, after.mustAllocate(t, 0, 512))
+	_, _, ok := blocks.Hit(before.handles[0], 512, 0)
+	require.False(t, ok)
+	require.False(t, blocks.Cache(old))
+	_, err = Free(old, nil)
+	requireCode(t, status.StaleHandle, err)
+	require.NoError(t, ReleaseStream(after.handles[0]))
+	_, _, ok = blocks.Hit(after.handles[0], 512, 0)
+	require.False(t, ok, "it was released")
+	require.NoError(t, after.end())
+}
+
+func TestALostDeviceHasNoHits(t *testing.T) {
+	d, err := sim.New(sim.Options{Memory: 64 * mib})
+	require.NoError(t, err)
+	defer d.Close()
+	w, err := newWorldOf(d, 1, Options{Pool: &pool.Options{}})
+	require.NoError(t, err)
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	require.NoError(t, d.Inject(sim.Fault{Call: sim.Fill, Effect: sim.Lose}))
+	requireCode(t, status.DeviceLost, w.streams[0].Fill(w.scratch[0], 1, 1))
+	_, _, ok := blocks.Hit(w.handles[0], 512, 0)
+	require.False(t, ok)
+	_, _ = w.runtime.Close()
+	require.Zero(t, w.runtime.Usage().Outstanding)
+}
+
+// Streams count some tags at a time: those that have one place take turns.
+func TestCountsOfTags(t *testing.T) {
+	counted := &Statistics{}
+	w := pooledWith(t, 2, counted)
+	var tags []Tag
+	for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz0123456789", "") {
+		tag, err := TagOf("count " + name)
+		require.NoError(t, err)
+		tags = append(tags, tag)
+	}
+	random := rand.New(rand.NewPCG(7, 8))
+	ever, total := make(map[Tag]uint64), make(map[Tag]uint64)
+	mustFree(t, w.mustAllocate(t, 0, 512), w.mustAllocate(t, 1, 512))
+	for range 2000 {
+		tag, bytes := tags[random.IntN(len(tags))], 1+random.Uint64N(512)
+		handle, _, ok := blocks.Hit(w.handles[random.IntN(2)], bytes, uint32(tag))
+		require.True(t, ok)
+		ever[tag]++
+		total[tag] += bytes
+		require.True(t, blocks.Cache(handle))
+	}
+	check := func() {
+		for _, tag := range tags {
+			has := counted.OfTag(tag)
+			require.Equal(t, ever[tag], has.Ever, tag)
+			require.Equal(t, total[tag], has.Total, tag)
+		}
+	}
+	check()
+	require.NoError(t, w.end())
+	check()
+}
+
+func TestACallersStreamThatIsLetGo(t *testing.T) {
+	w := pooledWith(t, 1)
+	native, err := w.device.CreateStream(0)
+	require.NoError(t, err)
+	wrapped, err := w.runtime.WrapStream(uintptr(native))
+	require.NoError(t, err)
+	s, err := FindStream(wrapped)
+	require.NoError(t, err)
+	first, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: s})
+	require.NoError(t, err)
+	second, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: s})
+	require.NoError(t, err)
+	require.True(t, blocks.Cache(first))
+	again, _, ok := blocks.Hit(wrapped, 512, 0)
+	require.True(t, ok)
+	require.True(t, blocks.Cache(again))
+	require.NoError(t, ReleaseStream(wrapped))
+	require.NoError(t, w.device.DestroyStream(native))
+	require.False(t, blocks.Cache(second), "nothing is queued on that stream any more")
+	mustFree(t, second)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.Zero(t, w.runtime.Usage().Outstanding)
+}
+
+// Threads allocate, use and free on streams of their own and on a common one, while others reap and count.
+func TestHitsFromManyThreads(t *testing.T) {
+	counted := &Statistics{}
+	w := pooledWith(t, 4, counted)
+	rounds := 20_000
+	if raceDetector {
+		rounds = 2000
+	}
+	var users, watchers sync.WaitGroup
+	done := make(chan struct{})
+	var hits [4]int
+	for i := range 4 {
+		users.Go(func() {
+			random := rand.New(rand.NewPCG(5, uint64(i)))
+			var live []uint64
+			for range rounds {
+				on := i
+				if random.UintN(4) == 0 {
+					on = 0
+				}
+				switch {
+				case len(live) < 20 && random.UintN(2) == 0:
+					bytes := 1 + random.Uint64N(4096)
+					handle, _, ok := blocks.Hit(w.handles[on], bytes, 0)
+					if ok {
+						hits[i]++
+					} else {
+						handle = w.mustAllocate(t, on, bytes)
+					}
+					live = append(live, handle)
+				case len(live) > 0:
+					at := random.IntN(len(live))
+					if random.UintN(8) == 0 {
+						if use, _, err := BeginUse(w.streams[on], Use{live[at], ReadWrite}); assert.NoError(t, err) {
+							assert.NoError(t, EndUse(use))
+						}
+					}
+					_, err := freeBlock(live[at], nil)
+					assert.NoError(t, err)
+					live[at] = live[len(live)-1]
+					live = live[:len(live)-1]
+				}
+			}
+			for _, handle := range live {
+				_, err := freeBlock(handle, nil)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	watchers.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			u := w.runtime.Usage()
+			assert.Equal(t, u.Outstanding, u.Live+u.Pending)
+			assert.LessOrEqual(t, u.Outstanding, uint64(4*20*4096*100))
+			for _, info := range w.runtime.Blocks() {
+				assert.LessOrEqual(t, info.Bytes, uint64(4096))
+			}
+			w.runtime.Reap()
+		}
+	})
+	users.Wait()
+	close(done)
+	watchers.Wait()
+	require.NoError(t, w.runtime.Check())
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	u := w.runtime.Usage()
+	require.Zero(t, u.Outstanding)
+	require.Equal(t, u.Allocations, u.Frees)
+	all := counted.All()
+	require.Equal(t, u.Allocations, all.Ever)
+	require.Zero(t, all.Live+all.Blocks)
+	require.Equal(t, all.Ever, counted.OfTag(0).Ever)
+	require.Equal(t, all.Total, counted.OfTag(0).Total)
+	for i := range hits {
+		require.NotZero(t, hits[i], "thread %d", i)
+	}
+	require.NoError(t, w.runtime.Check())
+}
+
+// Blocks of a tag with a partition come from there, and those of a capture from its own: magazines have only ordinary ones.
+func TestPartitionsHaveNoMagazines(t *testing.T) {
+	w := pooledWith(t, 1)
+	tag, err := TagOf("with a partition")
+	require.NoError(t, err)
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	require.NoError(t, w.runtime.Partition(tag))
+	_, _, ok := blocks.Hit(w.handles[0], 512, uint32(tag))
+	require.False(t, ok, "it would not sleep")
+	handle, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: w.streams[0], Tag: tag})
+	require.NoError(t, err)
+	require.False(t, blocks.Cache(handle))
+	mustFree(t, handle)
+
+	other := w.mustAllocate(t, 0, 1024)
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	capture, err := BeginCapture(w.streams[0])
+	require.NoError(t, err)
+	_, _, ok = blocks.Hit(w.handles[0], 512, 0)
+	require.False(t, ok, "it would not be the capture's own")
+	require.False(t, blocks.Cache(other))
+	c, err := FindCapture(capture)
+	require.NoError(t, err)
+	require.NoError(t, c.End())
+	require.True(t, blocks.Cache(other))
+	_, _, ok = blocks.Hit(w.handles[0], 1024, 0)
+	require.True(t, ok)
+	require.NoError(t, DestroyCapture(capture))
+	for _, info := range w.runtime.Blocks() {
+		mustFree(t, info.Handle)
+	}
+}
