@@ -105,6 +105,11 @@ $(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
 	@build/venv-wheel/bin/python $(PIP) -r tools/requirements/wheel.txt
 	@touch $@
 
+$(STAMPS)/venv-peers: tools/requirements/peers.txt $(STAMPS)/tools
+	@python3 -m venv build/venv-peers
+	@build/venv-peers/bin/python $(PIP) -r tools/requirements/peers.txt
+	@touch $@
+
 # NVIDIA's headers, which nothing but tests reads.
 CUDA_HEADERS := build/cuda-headers/nvidia/cu13/include
 $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
@@ -405,6 +410,12 @@ test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 	        $(JULIA) --project=bindings/julia bindings/julia/test/runtests.jl; \
 	done
 
+# Other libraries, with the stand-in in the place of NVIDIA's driver.
+.PHONY: test-peers
+test-peers: lib $(FAKECUDA) $(STAMPS)/venv-peers ## cuda.core and Numba with memory of the library
+	@LD_LIBRARY_PATH=build/fakecuda PYTHONPATH=bindings/python/src \
+	    build/venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/peers
+
 .PHONY: test-examples
 test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes
 	@$(VENV)/python -m pytest -q -p no:cacheprovider examples
@@ -421,10 +432,14 @@ test-install: lib ## find_package, pkg-config and add_subdirectory with a small 
 test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
+# An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
+PEERS_PYTHON ?= build/venv-peers/bin/python
+
 .PHONY: test-gpu
-test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run ## what needs a GPU: the conformance suite
+test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(STAMPS)/venv-peers ## what needs a GPU
 	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
+	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12

@@ -25,6 +25,7 @@ import (
 	"libmmsb/gpu/devices"
 	"libmmsb/gpu/kernels"
 	"libmmsb/gpu/nvml"
+	"libmmsb/gpu/plugin"
 	gpu "libmmsb/gpu/runtime"
 	"libmmsb/native"
 )
@@ -85,6 +86,7 @@ func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	ticket.CloseAllHandles()
 	snapshot.CloseAllHandles()
 	page.DestroyAll()
+	plugin.End()
 	devices.EndShared()
 	return C.MMSB_OK
 }

@@ -13,6 +13,7 @@ MMSB_API mmsb_status_t mmsb_test_collect(uint64_t *pause_ns, uint64_t *total_ns)
 MMSB_API mmsb_status_t mmsb_test_check(mmsb_context_t context);
 MMSB_API mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
 MMSB_API mmsb_status_t mmsb_test_hold_devices(int32_t hold);
+MMSB_API mmsb_status_t mmsb_test_violations(mmsb_context_t context);
 MMSB_API mmsb_status_t mmsb_test_device_fault(mmsb_context_t context, int32_t device, int32_t call, int32_t after,
                                               int32_t effect);
 
@@ -51,6 +52,11 @@ mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns) {
 mmsb_status_t mmsb_test_hold_devices(int32_t hold) {
     DOOR_ENTER();
     return mmsbgo_test_hold_devices(hold);
+}
+
+mmsb_status_t mmsb_test_violations(mmsb_context_t context) {
+    DOOR_ENTER();
+    return mmsbgo_test_violations(context);
 }
 
 mmsb_status_t mmsb_test_device_fault(mmsb_context_t context, int32_t device, int32_t call, int32_t after, int32_t effect) {

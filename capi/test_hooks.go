@@ -67,6 +67,12 @@ func mmsbgo_test_hold_devices(hold C.int32_t) (code C.mmsb_status_t) {
 	return C.MMSB_OK
 }
 
+//export mmsbgo_test_violations
+func mmsbgo_test_violations(context C.mmsb_context_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onDevices(context, (*devices.Set).Violations)
+}
+
 //export mmsbgo_test_device_fault
 func mmsbgo_test_device_fault(context C.mmsb_context_t, device, call, after, effect C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)

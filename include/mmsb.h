@@ -2234,6 +2234,89 @@ MMSB_API mmsb_status_t mmsb_use_add(mmsb_use_t use, mmsb_block_t block, int32_t 
  * Errors: as mmsb_use_begin; MMSB_E_INVALID_STATE (the use has begun). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
 
+/* -------------------------------------------------------------------------------------- memory for other libraries ---- */
+
+/* Memory of a runtime for libraries that know addresses and CUDA's streams instead of handles: PyTorch, CuPy, Numba, RMM,
+ * cuda.core. docs/plug-ins.md has the recipe of each. An address is aligned to 512 bytes if the runtime has a pool and no guard,
+ * else to 256. A block is behind each address, and counts as others do.
+ *
+ * stream is CUDA's (CUstream, cudaStream_t): a stream of the device, NULL or 1 = its default stream, 2 = the calling thread's own
+ * default stream (not on simulated devices). The functions tell streams apart by the driver's ids, since the pointer of a stream
+ * that was destroyed comes again. mmsb_plugin_* touch a stream during the call only: it may be destroyed afterwards. The streams
+ * that mmsb_torch_* are given must live as long as the runtime, as PyTorch's do. None of the functions may be called while a CUDA
+ * graph is captured. */
+
+#define MMSB_PLUGIN_ORDERED 0 /* the memory of a stream: for work that it queues from then on */
+#define MMSB_PLUGIN_SEGMENT 1 /* for every stream, as from cudaMalloc: if the library has a cache or no streams */
+
+/* Allocates memory. bytes must not be 0. With MMSB_PLUGIN_SEGMENT, stream is ignored.
+ * Errors: handle errors (of the runtime; no stream of its device: MMSB_E_INVALID_HANDLE), MMSB_E_INVALID_ARGUMENT (an unknown
+ * kind), and those of mmsb_block_allocate. Threads: any. Blocks: with MMSB_PLUGIN_ORDERED no; with MMSB_PLUGIN_SEGMENT until the
+ * device has done the work that used the memory before. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_plugin_allocate(mmsb_runtime_t runtime, uint64_t bytes, void *stream, int32_t kind, void **address);
+
+/* Frees memory behind all work of the stream so far, and behind the work that was recorded. A segment is freed behind all work of
+ * the device, and stream is ignored. A failed call leaves the memory as it was.
+ * Errors: MMSB_E_NOT_FOUND (not from these functions, or freed), MMSB_E_STALE_HANDLE (its runtime has ended, and the memory with
+ * it), MMSB_E_INVALID_HANDLE (no stream of the device), MMSB_E_DEVICE. Threads: any. Blocks: for a segment until the device has
+ * done all queued work, else no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_plugin_free(void *address, void *stream);
+
+/* States that work which another stream has queued so far uses the memory: its free comes behind that work. Neither stream waits
+ * for the other one. Memory of a segment needs no record.
+ * Errors: as mmsb_plugin_free. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_plugin_record(void *address, void *stream);
+
+/* Lets a runtime serve its device for the functions below, which can name no runtime; 0 = no runtime of the program. If none
+ * serves a device, the next call creates one with a pool, of the driver's device; mmsb_shutdown ends it. Memory goes back to the
+ * runtime that it came from, also when another one serves.
+ * Errors: handle errors, MMSB_E_MISMATCH (the runtime belongs to another device). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_plugin_bind(int32_t device, mmsb_runtime_t runtime);
+
+/* The functions below have the types that PyTorch (torch::cuda::CUDAPluggableAllocator) and CuPy (CFunctionAllocator) call. None
+ * returns a status or throws: if memory is refused, the result is NULL and mmsb_last_error has the reason; a call with an address
+ * that is unknown or freed changes nothing. The library's log has the first 100 of both. */
+
+/* PyTorch's allocation. bytes 0: NULL, and nothing is allocated.
+ * Errors: NULL, as above. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void *mmsb_torch_allocate(size_t bytes, int32_t device, void *stream);
+
+/* The allocation for PyTorch's MemPool: a segment (MMSB_PLUGIN_SEGMENT). PyTorch's cache frees memory that its streams may still
+ * use, and expects the free to wait as cudaFree does.
+ * Errors: NULL, as above. Threads: any. Blocks: as mmsb_plugin_allocate. Since 0.1. */
+MMSB_API void *mmsb_torch_allocate_segment(size_t bytes, int32_t device, void *stream);
+
+/* The free of both. NULL does nothing; bytes and device are ignored.
+ * Errors: none that is returned. Threads: any. Blocks: as mmsb_plugin_free. Since 0.1. */
+MMSB_API void mmsb_torch_free(void *address, size_t bytes, int32_t device, void *stream);
+
+/* PyTorch's record_stream: the free comes behind all work that the stream has queued by then.
+ * Errors: none that is returned. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_torch_record_stream(void *address, void *stream);
+
+/* PyTorch's empty_cache: mmsb_runtime_trim of each runtime that serves a device.
+ * Errors: none that is returned. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API void mmsb_torch_empty_cache(void);
+
+/* PyTorch's set_per_process_memory_fraction: limits the bytes that these functions give out on a device to a part of its memory,
+ * from 0 to 1. What is given out already stays.
+ * Errors: none that is returned. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_torch_memory_fraction(double fraction, int32_t device);
+
+/* The begin of the memory that an address is in, and its length in *bytes (may be NULL). If the address is unknown: the address
+ * itself, and 0.
+ * Errors: none that is returned. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API void *mmsb_torch_base(void *address, size_t *bytes);
+
+/* CuPy's malloc: a segment of a runtime, whose handle CuPy keeps as its param; NULL = of the runtime that serves the device.
+ * bytes 0: NULL, and nothing is allocated.
+ * Errors: NULL, as above. Threads: any. Blocks: as mmsb_plugin_allocate. Since 0.1. */
+MMSB_API void *mmsb_cupy_malloc(void *runtime, size_t bytes, int32_t device);
+
+/* CuPy's free. NULL does nothing; runtime and device are ignored.
+ * Errors: none that is returned. Threads: any. Blocks: as mmsb_plugin_free. Since 0.1. */
+MMSB_API void mmsb_cupy_free(void *runtime, void *address, int32_t device);
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,7 +28,7 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
-    "GUARD", "STORE", "DEVICE", "SLEEP", "PICTURE",
+    "GUARD", "STORE", "DEVICE", "SLEEP", "PLUGIN", "PICTURE",
 )  # fmt: skip
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER")
 
@@ -48,6 +48,7 @@ GO_SETS = (
     "STORE",
     "DEVICE",
     "SLEEP",
+    "PLUGIN",
     "PICTURE",
 )
 GO_NAMED = ("LOCATION", "LOG", "SIMULATE", "FALLBACK", "DELTA")
@@ -66,6 +67,7 @@ PYTHON_SCALARS = {
     "int64_t": "c_int64",
     "uint64_t": "c_uint64",
     "size_t": "c_size_t",
+    "double": "c_double",
 }
 JULIA_SCALARS = {
     "void": "Cvoid",
@@ -76,6 +78,7 @@ JULIA_SCALARS = {
     "int64_t": "Int64",
     "uint64_t": "UInt64",
     "size_t": "Csize_t",
+    "double": "Float64",
 }
 JULIA_NUMBERS = {"int": "Int32", "unsigned int": "UInt32", "long": "Int64", "unsigned long": "UInt64"}
 

@@ -27,6 +27,7 @@ SUITES = [
     "check",
     "test-julia",
     "test-python",
+    "test-peers",
     "test-c",
     "test-tsan",
     "test-pictures",

@@ -4,5 +4,8 @@ package main
 
 import "libmmsb/cmd/mmsb/internal/command"
 
-// listDevices is missing: looking at devices needs C.
-var listDevices command.Devices
+// listDevices and replayTrace are missing: devices need C.
+var (
+	listDevices command.Devices
+	replayTrace command.Replay
+)

@@ -1,5 +1,5 @@
-// mmsb is the command-line tool: it shows snapshots and journals, checks them, makes new snapshots of them, and lists devices. It
-// needs nothing of the library.
+// mmsb is the command-line tool: it shows snapshots and journals, checks them, makes new snapshots of them, lists devices, and
+// replays traces of allocators on them. It needs nothing of the library.
 package main
 
 import (
@@ -17,8 +17,8 @@ var version = "development"
 
 func main() {
 	ctx := command.UntilSignal(context.Background(), interrupts()...)
-	os.Exit(command.Tool{Version: version, FS: file.OS{}, Devices: listDevices, Stdout: os.Stdout, Stderr: os.Stderr}.Run(ctx,
-		os.Args[1:]))
+	os.Exit(command.Tool{Version: version, FS: file.OS{}, Devices: listDevices, Replay: replayTrace, Stdout: os.Stdout,
+		Stderr: os.Stderr}.Run(ctx, os.Args[1:]))
 }
 
 // interrupts are the signals that end the work, without those that the caller has us ignore, as a shell does for a job in the

@@ -158,6 +158,12 @@ const (
 	SleepFile = 3
 )
 
+// MMSB_PLUGIN_*.
+const (
+	PluginOrdered = 0
+	PluginSegment = 1
+)
+
 // MMSB_PICTURE_*.
 const (
 	PictureTorch = 0

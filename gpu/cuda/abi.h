@@ -137,6 +137,7 @@
     X(cuStreamCreateWithPriority, 5050, (CUstream *, unsigned int, int)) \
     X(cuStreamDestroy, 4000, (CUstream)) \
     X(cuStreamGetCtx, 9020, (CUstream, CUcontext *)) \
+    X(cuStreamGetId, 12000, (CUstream, unsigned long long *)) \
     X(cuStreamQuery, 2000, (CUstream)) \
     X(cuStreamSynchronize, 2000, (CUstream)) \
     X(cuStreamWaitEvent, 3020, (CUstream, CUevent, unsigned int)) \

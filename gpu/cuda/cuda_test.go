@@ -63,6 +63,7 @@ func (s *session) steps() []func() error {
 		func() (err error) { _, _, err = d.MemoryInfo(); return },
 		func() (err error) { s.stream, err = d.CreateStream(0); return },
 		func() (err error) { _, err = d.ForeignStream(s.foreign); return },
+		func() (err error) { _, err = d.StreamID(s.foreign); return },
 		func() (err error) { s.event, err = d.CreateEvent(); return },
 		func() (err error) { s.plain[driver.Plain], err = d.Allocate(driver.Plain, stepBytes); return },
 		func() (err error) { s.plain[driver.Pinned], err = d.Allocate(driver.Pinned, stepBytes); return },
@@ -310,6 +311,55 @@ func TestALostDeviceStaysLost(t *testing.T) {
 	lost := s.device.(*device)
 	lost.lost.Store(nil)
 	require.NoError(t, s.device.UnloadModule(module))
+	require.NoError(t, s.device.DestroyStream(stream))
+}
+
+// The driver gives a stream the pointer of one that was destroyed, but another number.
+func TestPointersOfStreamsComeAgain(t *testing.T) {
+	d, library := openFake(t)
+	s := newSession(t, d, library)
+	before := library.Current()
+	library.SetCurrent(s.device.Handle())
+	defer library.SetCurrent(before)
+	ids := make(map[uint64]bool)
+	pointers := make(map[uintptr]bool)
+	for range 100 {
+		stream := library.NewStream()
+		id, err := s.device.StreamID(stream)
+		require.NoError(t, err)
+		require.False(t, ids[id], "number %d came again", id)
+		ids[id], pointers[stream] = true, true
+		library.EndStream(stream)
+		require.NoError(t, s.device.Synchronize())
+	}
+	require.Less(t, len(pointers), 100, "no pointer came again")
+}
+
+// Threads' own default streams are ordered with others by events.
+func TestDefaultStreamsOfThreads(t *testing.T) {
+	d, library := openFake(t)
+	s := newSession(t, d, library) // which locks the thread
+	stream, err := s.device.CreateStream(0)
+	require.NoError(t, err)
+	event, err := s.device.CreateEvent()
+	require.NoError(t, err)
+	resume := library.Hold()
+	memory, err := s.device.Allocate(driver.Pinned, 4096)
+	require.NoError(t, err)
+	require.NoError(t, s.device.Fill(stream, memory, 1, 4096))
+	require.NoError(t, s.device.RecordEvent(event, stream))
+	require.NoError(t, s.device.Wait(driver.PerThread, event))
+	require.NoError(t, s.device.RecordEvent(event, driver.PerThread))
+	done, err := s.device.QueryEvent(event)
+	require.NoError(t, err)
+	require.False(t, done, "the thread's stream waits for the other one")
+	resume()
+	require.NoError(t, s.device.SynchronizeEvent(event))
+	_, err = s.device.ForeignStream(uintptr(driver.PerThread))
+	fails(t, err, status.Unsupported, "it is another stream in each thread")
+	fails(t, s.device.DestroyStream(driver.PerThread), status.InvalidHandle)
+	require.NoError(t, s.device.Free(driver.Pinned, memory))
+	require.NoError(t, s.device.DestroyEvent(event))
 	require.NoError(t, s.device.DestroyStream(stream))
 }
 

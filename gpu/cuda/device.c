@@ -262,6 +262,10 @@ mmsb__cuda_outcome_t mmsb__cuda_stream_context(mmsb__cuda_device_t *device, uint
     CALL(cuStreamGetCtx, (CUstream)stream, (CUcontext *)context);
 }
 
+mmsb__cuda_outcome_t mmsb__cuda_stream_id(mmsb__cuda_device_t *device, uintptr_t stream, uint64_t *id) {
+    CALL(cuStreamGetId, (CUstream)stream, (unsigned long long *)id);
+}
+
 mmsb__cuda_outcome_t mmsb__cuda_query_stream(mmsb__cuda_device_t *device, uintptr_t stream) {
     CALL(cuStreamQuery, (CUstream)stream);
 }

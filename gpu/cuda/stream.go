@@ -7,6 +7,8 @@ package cuda
 
 #cgo noescape mmsb__cuda_create_stream
 #cgo noescape mmsb__cuda_stream_context
+#cgo noescape mmsb__cuda_stream_id
+#cgo nocallback mmsb__cuda_stream_id
 #cgo noescape mmsb__cuda_create_event
 #cgo nocallback mmsb__cuda_query_stream
 #cgo nocallback mmsb__cuda_query_event
@@ -20,11 +22,8 @@ import (
 	"libmmsb/gpu/driver"
 )
 
-// The values that CUDA gives to the default stream and to the calling thread's own one.
-const (
-	legacyStream    = 1
-	perThreadStream = 2
-)
+// legacyStream is the value that CUDA gives to the default stream beside 0.
+const legacyStream = 1
 
 // hold keeps an object of a registry for the length of a call.
 func (d *device) hold(in *registry, handle uintptr, format string) (*object, error) {
@@ -37,9 +36,9 @@ func (d *device) hold(in *registry, handle uintptr, format string) (*object, err
 	return nil, d.refuse(status.InvalidHandle, format, handle)
 }
 
-// holdStream keeps a stream for the length of a call. The default stream, which is always there, is nil.
+// holdStream keeps a stream for the length of a call. A default stream, which is always there, is nil.
 func (d *device) holdStream(stream driver.Stream) (*object, error) {
-	if stream == 0 {
+	if stream == 0 || stream == driver.PerThread {
 		return nil, d.alive()
 	}
 	return d.hold(&d.streams, uintptr(stream), "%#x is not a stream of this device")
@@ -88,7 +87,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	switch handle {
 	case 0, legacyStream:
 		return 0, nil
-	case perThreadStream:
+	case uintptr(driver.PerThread):
 		return 0, d.refuse(status.Unsupported, "per-thread default stream cannot be used: it is another stream in each thread")
 	}
 	d.foreign.Lock()
@@ -107,6 +106,15 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	}
 	d.addStream(handle, func() error { return nil })
 	return driver.Stream(handle), nil
+}
+
+// StreamID asks the driver, which numbers all streams of the process.
+func (d *device) StreamID(handle uintptr) (id uint64, err error) {
+	if err = d.alive(); err == nil {
+		err = d.check(C.mmsb__cuda_stream_id(d.c, C.uintptr_t(handle), (*C.uint64_t)(&id)), "cannot query the id of stream %#x",
+			handle)
+	}
+	return id, err
 }
 
 // DestroyStream ends a stream of ours, or forgets one of others.

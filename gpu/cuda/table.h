@@ -96,6 +96,7 @@ mmsb__cuda_outcome_t mmsb__cuda_unmap(mmsb__cuda_device_t *device, uintptr_t add
 mmsb__cuda_outcome_t mmsb__cuda_create_stream(mmsb__cuda_device_t *device, int priority, uintptr_t *stream);
 mmsb__cuda_outcome_t mmsb__cuda_destroy_stream(mmsb__cuda_device_t *device, uintptr_t stream);
 mmsb__cuda_outcome_t mmsb__cuda_stream_context(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t *context);
+mmsb__cuda_outcome_t mmsb__cuda_stream_id(mmsb__cuda_device_t *device, uintptr_t stream, uint64_t *id);
 mmsb__cuda_outcome_t mmsb__cuda_query_stream(mmsb__cuda_device_t *device, uintptr_t stream);
 mmsb__cuda_outcome_t mmsb__cuda_synchronize_stream(mmsb__cuda_device_t *device, uintptr_t stream);
 mmsb__cuda_outcome_t mmsb__cuda_synchronize(mmsb__cuda_device_t *device);

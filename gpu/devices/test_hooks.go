@@ -42,6 +42,17 @@ func (s *Set) Check() error {
 	return nil
 }
 
+// Violations are what programs did not order of the set's simulated devices: InvalidState with how many and the first one.
+func (s *Set) Violations() error {
+	if !s.Simulated() {
+		return nil
+	}
+	if list, count := s.sim.Violations(); count > 0 {
+		return status.Errorf(status.InvalidState, "%d violations, the first: %v", count, list[0])
+	}
+	return nil
+}
+
 // Inject plants bad luck in a simulated device. Errors: InvalidState (the devices are real ones), NoDevice.
 func (s *Set) Inject(fault sim.Fault) error {
 	if !s.Simulated() {

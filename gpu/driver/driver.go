@@ -23,6 +23,10 @@ type Address uintptr
 // foreign work.
 type Stream uintptr
 
+// PerThread is the default stream of the calling thread, which is another one in each thread. Only RecordEvent and Wait take it,
+// to order with it; a device that has no such streams refuses it as one that it does not know.
+const PerThread Stream = 2
+
 // Event is a point in a stream.
 type Event uintptr
 
@@ -143,6 +147,9 @@ type Device interface {
 	// many DestroyStream as ForeignStream were called, which then only forget it. A stream of this driver's own may be given,
 	// too: then the last DestroyStream ends it. Errors: InvalidHandle for a stream of another device.
 	ForeignStream(handle uintptr) (Stream, error)
+	// StreamID is a number that no other stream of the process ever has, of a stream that may be others'. It tells a stream from
+	// one that had its handle before. Nothing that is no stream may be given. Errors: InvalidHandle where that can be seen.
+	StreamID(handle uintptr) (uint64, error)
 	// DestroyStream ends a stream; what is queued still runs. The default stream does not end.
 	DestroyStream(stream Stream) error
 	// QueryStream says whether everything that was queued is done.

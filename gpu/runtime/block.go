@@ -386,14 +386,19 @@ func (b *block) endUse(s *Stream, access Access) {
 		b.write = p
 		b.reads = b.reads[:0]
 	default:
-		for i := range b.reads {
-			if b.reads[i].stream == s {
-				b.reads[i] = p
-				return
-			}
-		}
-		b.reads = append(b.reads, p)
+		b.noteRead(p)
 	}
+}
+
+// noteRead notes the last read of a stream.
+func (b *block) noteRead(p point) {
+	for i := range b.reads {
+		if b.reads[i].stream == p.stream {
+			b.reads[i] = p
+			return
+		}
+	}
+	b.reads = append(b.reads, p)
 }
 
 // withdraw takes back a begin whose work was never queued.
@@ -459,7 +464,11 @@ func (b *block) end() error {
 	if !b.hold(b.generation()) {
 		return nil
 	}
-	_, err := b.queueFree(b.stream)
+	on := b.stream
+	if on.foreign { // which may be gone; the device has done everything
+		on = on.runtime.streams.defined
+	}
+	_, err := b.queueFree(on)
 	return err
 }
 

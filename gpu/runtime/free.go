@@ -248,14 +248,5 @@ func (t *streamTable) usable(s *Stream) (*Stream, error) {
 	if !ended {
 		return s, nil
 	}
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	if t.own == nil {
-		native, err := t.runtime.device.CreateStream(0)
-		if err != nil {
-			return nil, t.runtime.noteLost(err)
-		}
-		t.own = t.add(native, false)
-	}
-	return t.own, nil
+	return t.ownStream()
 }

@@ -43,6 +43,7 @@ type Runtime struct {
 	host    hostMemory
 	events  eventPool
 	streams streamTable
+	foreign foreignTable
 
 	// Bytes of all blocks that ever were. They only grow, each after the one above it, so that differences of values that are
 	// read from below to above are true at some moment and never negative: outstanding = live + pending holds without a lock.

@@ -69,7 +69,7 @@ type streamTable struct {
 	idle    map[int][]*Stream // by priority
 	inUse   int               // pooled ones that are leased
 	defined *Stream           // the device's default stream
-	own     *Stream           // for frees whose stream was let go
+	own     *Stream           // for what has no stream, or none any more
 }
 
 // streams finds every leased stream of the process by its handle.

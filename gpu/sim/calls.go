@@ -100,6 +100,15 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	return s.handle, nil
 }
 
+// StreamID is the stream's handle: no other stream gets it.
+func (d *device) StreamID(handle uintptr) (uint64, error) {
+	s, err := d.stream(driver.Stream(handle))
+	if err != nil {
+		return 0, err
+	}
+	return uint64(s.handle), nil
+}
+
 // DestroyStream ends a stream; what is queued still runs.
 func (d *device) DestroyStream(handle driver.Stream) error {
 	s, err := d.enterOn(DestroyStream, handle)

@@ -780,6 +780,10 @@ static const char *const interface_calls[] = {
     "mmsb_use_record",
     "mmsb_use_add",
     "mmsb_use_begin_recorded",
+    "mmsb_plugin_allocate",
+    "mmsb_plugin_free",
+    "mmsb_plugin_record",
+    "mmsb_plugin_bind",
 };
 
 #endif

@@ -26,6 +26,9 @@ mmsb_status_t mmsb_test_slow_devices(uint64_t latency_ns);
 /* Whether operations of devices that take time are kept from ending: 1, and 0 lets them go on. */
 mmsb_status_t mmsb_test_hold_devices(int32_t hold);
 
+/* What the program did not order on the context's simulated devices: MMSB_E_INVALID_STATE, the last error has the first one. */
+mmsb_status_t mmsb_test_violations(mmsb_context_t context);
+
 #define MMSB_TEST_ALLOCATE 0 /* memory of a stream */
 #define MMSB_TEST_COPY 1
 #define MMSB_TEST_FILL 2

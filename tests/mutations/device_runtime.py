@@ -46,11 +46,11 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "read-forgotten", "nobody waits for a read",
-            "block.endUse", "b.reads = append(b.reads, p)", "b.reads = b.reads[:0]",
+            "block.noteRead", "b.reads = append(b.reads, p)", "b.reads = b.reads[:0]",
         ),
         Mutant(
             "one-reader-only", "a second reader takes the first one's place",
-            "block.endUse", "b.reads = append(b.reads, p)", "b.reads = append(b.reads[:0], p)",
+            "block.noteRead", "b.reads = append(b.reads, p)", "b.reads = append(b.reads[:0], p)",
         ),
         Mutant(
             "free-does-not-wait", "a free goes ahead of work that is being queued",

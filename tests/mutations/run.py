@@ -48,11 +48,13 @@ from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
 from pictures import PICTURE_FILES, PICTURES, WALKS
+from plugins import ADDRESSES, FOREIGN_STREAMS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
+from traces import REPLAYS, TRACES
 from writing import WRITING
 
 SUBJECTS: list[Go | C] = [
@@ -92,8 +94,12 @@ SUBJECTS: list[Go | C] = [
     PICTURES,
     PICTURE_FILES,
     POOL_LAYERS,
+    TRACES,
+    REPLAYS,
     PARTITIONS,
     SLEEPS,
+    FOREIGN_STREAMS,
+    ADDRESSES,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

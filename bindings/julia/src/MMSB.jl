@@ -24,6 +24,7 @@ include("stores.jl")
 include("groups.jl")
 include("devices.jl")
 include("sleep.jl")
+include("plugins.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
@@ -49,6 +50,7 @@ export set_device_budget!, get_device_memory
 export get_memory_statistics, get_memory_snapshot, write_memory_snapshot
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
+export allocate_address!, record_address!, free_address!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!
 export partition_tags!, sleep_tags!, wake_tags!, is_asleep, DeviceCapture, capture_work!
 export open_journal!, sync_journal, close_journal!, trim_journal!, get_journal_info

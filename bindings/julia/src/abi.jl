@@ -182,6 +182,8 @@ const MMSB_SLEEP_FILE = Int32(3)
 const MMSB_ACCESS_READ = Int32(1)
 const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
+const MMSB_PLUGIN_ORDERED = Int32(0)
+const MMSB_PLUGIN_SEGMENT = Int32(1)
 
 # Types.
 
@@ -1366,3 +1368,29 @@ mmsb_use_record(stream, permissive, use) =
 mmsb_use_add(use, block, access) =
     @ccall libmmsb.mmsb_use_add(use::mmsb_use_t, block::mmsb_block_t, access::Int32)::mmsb_status_t
 mmsb_use_begin_recorded(use) = @ccall libmmsb.mmsb_use_begin_recorded(use::mmsb_use_t)::mmsb_status_t
+mmsb_plugin_allocate(runtime, bytes, stream, kind, address) =
+    @ccall libmmsb.mmsb_plugin_allocate(
+        runtime::mmsb_runtime_t, bytes::UInt64, stream::Ptr{Cvoid}, kind::Int32, address::Ptr{Ptr{Cvoid}}
+    )::mmsb_status_t
+mmsb_plugin_free(address, stream) =
+    @ccall libmmsb.mmsb_plugin_free(address::Ptr{Cvoid}, stream::Ptr{Cvoid})::mmsb_status_t
+mmsb_plugin_record(address, stream) =
+    @ccall libmmsb.mmsb_plugin_record(address::Ptr{Cvoid}, stream::Ptr{Cvoid})::mmsb_status_t
+mmsb_plugin_bind(device, runtime) =
+    @ccall libmmsb.mmsb_plugin_bind(device::Int32, runtime::mmsb_runtime_t)::mmsb_status_t
+mmsb_torch_allocate(bytes, device, stream) =
+    @ccall libmmsb.mmsb_torch_allocate(bytes::Csize_t, device::Int32, stream::Ptr{Cvoid})::Ptr{Cvoid}
+mmsb_torch_allocate_segment(bytes, device, stream) =
+    @ccall libmmsb.mmsb_torch_allocate_segment(bytes::Csize_t, device::Int32, stream::Ptr{Cvoid})::Ptr{Cvoid}
+mmsb_torch_free(address, bytes, device, stream) =
+    @ccall libmmsb.mmsb_torch_free(address::Ptr{Cvoid}, bytes::Csize_t, device::Int32, stream::Ptr{Cvoid})::Cvoid
+mmsb_torch_record_stream(address, stream) =
+    @ccall libmmsb.mmsb_torch_record_stream(address::Ptr{Cvoid}, stream::Ptr{Cvoid})::Cvoid
+mmsb_torch_empty_cache() = @ccall libmmsb.mmsb_torch_empty_cache()::Cvoid
+mmsb_torch_memory_fraction(fraction, device) =
+    @ccall libmmsb.mmsb_torch_memory_fraction(fraction::Float64, device::Int32)::Cvoid
+mmsb_torch_base(address, bytes) = @ccall libmmsb.mmsb_torch_base(address::Ptr{Cvoid}, bytes::Ptr{Csize_t})::Ptr{Cvoid}
+mmsb_cupy_malloc(runtime, bytes, device) =
+    @ccall libmmsb.mmsb_cupy_malloc(runtime::Ptr{Cvoid}, bytes::Csize_t, device::Int32)::Ptr{Cvoid}
+mmsb_cupy_free(runtime, address, device) =
+    @ccall libmmsb.mmsb_cupy_free(runtime::Ptr{Cvoid}, address::Ptr{Cvoid}, device::Int32)::Cvoid

@@ -387,11 +387,13 @@ struct work {
 
 struct CUstream_st {
     CUcontext context;
+    unsigned long long id; /* no other stream of the process has it */
     struct work *first, **last;
     bool destroyed;
     CUstream next;
 };
 static CUstream streams; /* those that may be given */
+static CUstream ended;   /* that have done everything: the next stream has the address of the last one */
 
 struct CUevent_st {
     CUcontext context;
@@ -482,17 +484,22 @@ static void *run_stream(void *argument) {
         free(work);
         pthread_cond_broadcast(&changed);
     }
+    stream->next = ended;
+    ended = stream;
     pthread_mutex_unlock(&lock);
-    free(stream);
     return NULL;
 }
 
 static CUstream start_stream(CUcontext context) {
-    CUstream stream = calloc(1, sizeof *stream);
-    pthread_t thread;
-    if (stream == NULL)
+    static unsigned long long last_id;
+    CUstream stream = ended;
+    if (stream != NULL) {
+        ended = stream->next;
+    } else if ((stream = malloc(sizeof *stream)) == NULL) {
         abort();
-    stream->context = context;
+    }
+    pthread_t thread;
+    *stream = (struct CUstream_st){.context = context, .id = ++last_id};
     stream->last = &stream->first;
     if (pthread_create(&thread, NULL, run_stream, stream) != 0)
         abort();
@@ -502,6 +509,12 @@ static CUstream start_stream(CUcontext context) {
 
 /* The stream a call means, or NULL where it is another context's. */
 static CUstream stream_of(CUcontext context, CUstream handle) {
+    static __thread CUstream own[MOST_DEVICES];
+    if (handle == CU_STREAM_PER_THREAD) {
+        if (own[context->ordinal] == NULL)
+            own[context->ordinal] = start_stream(context);
+        return own[context->ordinal];
+    }
     if (handle == NULL || handle == CU_STREAM_LEGACY) {
         if (context->default_stream == NULL)
             context->default_stream = start_stream(context);
@@ -767,7 +780,21 @@ EXPORT CUresult cuCtxPopCurrent(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-/* The next two are for tests: gpu/cuda must never need them. */
+/* The next four are for tests and other libraries: gpu/cuda must never need them. */
+EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
+    BEGIN_IN_CONTEXT(cuCtxGetDevice);
+    *device = context->ordinal;
+    return end(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    BEGIN_IN_CONTEXT(cuCtxGetStreamPriorityRange);
+    (void)context;
+    *least = 0;
+    *greatest = -1;
+    return end(CUDA_SUCCESS);
+}
+
 EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
     *context = current();
     return CUDA_SUCCESS;
@@ -1099,6 +1126,10 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags,
     return end(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+    return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
 EXPORT CUresult cuStreamDestroy(CUstream handle) {
     BEGIN_IN_CONTEXT(cuStreamDestroy);
     CUstream stream = stream_of(context, handle);
@@ -1125,6 +1156,15 @@ EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *of) {
     (void)context;
     die("stream", handle);
     return end(CUDA_ERROR_INVALID_HANDLE);
+}
+
+EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long *id) {
+    BEGIN_IN_CONTEXT(cuStreamGetId);
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        return end(CUDA_ERROR_INVALID_HANDLE);
+    *id = stream->id;
+    return end(CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuStreamQuery(CUstream handle) {
@@ -1225,6 +1265,43 @@ static CUresult queue_copy(CUcontext context, CUstream handle, CUdeviceptr to, C
         return CUDA_ERROR_INVALID_VALUE;
     queue(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes}, NULL, 0);
     return CUDA_SUCCESS;
+}
+
+static CUresult drained(CUcontext context, CUstream handle) {
+    CUstream stream = stream_of(context, handle);
+    while (stream->first != NULL && context->broken == CUDA_SUCCESS)
+        pthread_cond_wait(&changed, &lock);
+    return context->broken;
+}
+
+/* The copies that others call. Those from and to memory of the host that was never registered are done when the call returns. */
+static CUresult copy_host(CUcontext context, CUstream handle, CUdeviceptr to, CUdeviceptr from, size_t bytes, uintptr_t host) {
+    REFUSE(queue_copy(context, handle, to, from, bytes));
+    size_t place = place_of(host);
+    bool known = place < block_count && blocks[place].address <= host;
+    return known ? CUDA_SUCCESS : drained(context, handle);
+}
+
+EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream handle) {
+    BEGIN_IN_CONTEXT(cuMemcpyHtoDAsync);
+    return end(copy_host(context, handle, to, (uintptr_t)from, bytes, (uintptr_t)from));
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream handle) {
+    BEGIN_IN_CONTEXT(cuMemcpyDtoHAsync);
+    return end(copy_host(context, handle, (uintptr_t)to, from, bytes, (uintptr_t)to));
+}
+
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+    BEGIN_IN_CONTEXT(cuMemcpyHtoD);
+    CUresult result = queue_copy(context, NULL, to, (uintptr_t)from, bytes);
+    return end(result != CUDA_SUCCESS ? result : drained(context, NULL));
+}
+
+EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+    BEGIN_IN_CONTEXT(cuMemcpyDtoH);
+    CUresult result = queue_copy(context, NULL, (uintptr_t)to, from, bytes);
+    return end(result != CUDA_SUCCESS ? result : drained(context, NULL));
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle) {
@@ -1360,17 +1437,33 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int blocks_x, unsig
     return end(CUDA_SUCCESS);
 }
 
+/* What other libraries call beside gpu/cuda, each with the version that brought its form. */
+#define CUDA_FUNCTIONS_OF_OTHERS(X) \
+    X(cuCtxGetCurrent, 4000, ) \
+    X(cuCtxSetCurrent, 4000, ) \
+    X(cuCtxGetDevice, 2000, ) \
+    X(cuCtxGetStreamPriorityRange, 5050, ) \
+    X(cuMemcpyHtoD, 3020, ) \
+    X(cuMemcpyHtoDAsync, 3020, ) \
+    X(cuMemcpyDtoH, 3020, ) \
+    X(cuMemcpyDtoHAsync, 3020, ) \
+    X(cuStreamCreate, 2000, )
+
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags,
                                  CUdriverProcAddressQueryResult *found) {
+    CUdriverProcAddressQueryResult unasked;
+    found = found ? found : &unasked;
     *function = NULL;
     *found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM || version > set.version)
+    if (flags > CU_GET_PROC_ADDRESS_LEGACY_STREAM || (set.done && version > set.version))
         return CUDA_ERROR_INVALID_VALUE;
 #define FIND(name, since, parameters) \
-    if (strcmp(symbol, #name) == 0 && version >= since && strcmp(symbol, set.without) != 0) \
+    if (strcmp(symbol, #name) == 0 && version >= since && !(set.done && strcmp(symbol, set.without) == 0)) \
         *(__typeof__(&name) *)function = name;
+    CUDA_ENTRY_FUNCTIONS(FIND)
     CUDA_FUNCTIONS(FIND)
     CUDA_OPTIONAL_FUNCTIONS(FIND)
+    CUDA_FUNCTIONS_OF_OTHERS(FIND)
     if (*function == NULL)
         return CUDA_ERROR_NOT_FOUND;
     *found = CU_GET_PROC_ADDRESS_SUCCESS;

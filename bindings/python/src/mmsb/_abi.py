@@ -8,7 +8,7 @@ addresses, bytes objects and ctypes arrays; single results are typed pointers.
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char, c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 VERSION_MAJOR = 0
@@ -191,6 +191,8 @@ SLEEP_FILE = 3
 ACCESS_READ = 1
 ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
+PLUGIN_ORDERED = 0
+PLUGIN_SEGMENT = 1
 
 E = {
     "invalid_argument": E_INVALID_ARGUMENT,
@@ -298,6 +300,7 @@ GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
 DEVICE = {"host": DEVICE_HOST}
 SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
+PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
 
 
@@ -1225,4 +1228,17 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_use_record": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
     "mmsb_use_add": (c_int32, (c_uint64, c_uint64, c_int32)),
     "mmsb_use_begin_recorded": (c_int32, (c_uint64,)),
+    "mmsb_plugin_allocate": (c_int32, (c_uint64, c_uint64, c_void_p, c_int32, POINTER(c_void_p))),
+    "mmsb_plugin_free": (c_int32, (c_void_p, c_void_p)),
+    "mmsb_plugin_record": (c_int32, (c_void_p, c_void_p)),
+    "mmsb_plugin_bind": (c_int32, (c_int32, c_uint64)),
+    "mmsb_torch_allocate": (c_void_p, (c_size_t, c_int32, c_void_p)),
+    "mmsb_torch_allocate_segment": (c_void_p, (c_size_t, c_int32, c_void_p)),
+    "mmsb_torch_free": (None, (c_void_p, c_size_t, c_int32, c_void_p)),
+    "mmsb_torch_record_stream": (None, (c_void_p, c_void_p)),
+    "mmsb_torch_empty_cache": (None, ()),
+    "mmsb_torch_memory_fraction": (None, (c_double, c_int32)),
+    "mmsb_torch_base": (c_void_p, (c_void_p, POINTER(c_size_t))),
+    "mmsb_cupy_malloc": (c_void_p, (c_void_p, c_size_t, c_int32)),
+    "mmsb_cupy_free": (None, (c_void_p, c_void_p, c_int32)),
 }

@@ -201,6 +201,11 @@ class Runtime(Closable):
         """Whether close() has been called, or the context closed."""
         return not self._finalizer.alive or self._context.closed
 
+    @property
+    def context(self) -> Context:
+        """The context whose device it serves."""
+        return self._context
+
     def stream(self, priority: int = 0) -> Stream:
         """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
         return Stream(self, number_from(lib.mmsb_stream_create, self.handle, signed(priority, "priority")))
@@ -212,6 +217,29 @@ class Runtime(Closable):
         """
         native = cuda_stream(stream)
         return Stream(self, number_from(lib.mmsb_stream_wrap, self.handle, native), kept=stream)
+
+    def allocate(self, bytes: int, stream: Any = None) -> int:
+        """Allocates device memory for another library, and returns its address: free() must be called.
+
+        stream: the stream of the other library that uses it (an object with __cuda_stream__, or a pointer), which may be
+        destroyed afterwards; None = every stream may use it when the call returns, as memory of cudaMalloc.
+        """
+        address = ctypes.c_void_p()
+        kind = _abi.PLUGIN_SEGMENT if stream is None else _abi.PLUGIN_ORDERED
+        native = 0 if stream is None else cuda_stream(stream)
+        check(lib.mmsb_plugin_allocate(self.handle, unsigned(bytes, "bytes"), native, kind, address))
+        return address.value or 0
+
+    def record(self, address: int, stream: Any) -> None:
+        """States that work which another stream has queued so far uses memory of allocate(): free() comes behind that work."""
+        check(lib.mmsb_plugin_record(unsigned(address, "address"), cuda_stream(stream)))
+
+    def free(self, address: int, stream: Any = 0) -> None:
+        """Frees memory of allocate() behind all work of the stream; memory of no stream behind all work of the device.
+
+        Raises NotFoundError if it was freed already.
+        """
+        check(lib.mmsb_plugin_free(unsigned(address, "address"), cuda_stream(stream)))
 
     def reserve(self, bytes: int) -> Reservation:
         """Reserves bytes of the budget for later blocks: no other allocation can take them."""

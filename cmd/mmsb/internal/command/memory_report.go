@@ -14,10 +14,6 @@ import (
 	"libmmsb/core/picture"
 )
 
-func (r *run) memory() *cobra.Command {
-	return group("memory", "show the memory of device runtimes", r.memoryReport())
-}
-
 func (r *run) memoryReport() *cobra.Command {
 	c := &cobra.Command{Use: "report FILE [-o PAGE] [--torch PICKLE]", Short: "draw a picture of a runtime's memory",
 		Long: `report reads a picture of memory that a program wrote (mmsb_runtime_snapshot_write, in Python

@@ -59,6 +59,10 @@ func (b *bar) records(done, total uint64) {
 	b.draw(done, total, func(perSecond uint64) string { return fmt.Sprintf("%d records/s", perSecond) })
 }
 
+func (b *bar) events(done, total uint64) {
+	b.draw(done, total, func(perSecond uint64) string { return fmt.Sprintf("%d events/s", perSecond) })
+}
+
 // clear takes the bar off the terminal.
 func (b *bar) clear() {
 	if b.shown {

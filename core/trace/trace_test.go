@@ -1,0 +1,169 @@
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/status"
+)
+
+var folder = filepath.Join("..", "..", "testdata", "traces")
+
+func read(text string) (*Trace, error) { return Read(strings.NewReader(text), Options{Device: -1}) }
+
+func requireError(t *testing.T, code status.Code, text string, err error) {
+	t.Helper()
+	require.Equal(t, code, status.CodeOf(err), "%v", err)
+	require.Contains(t, err.Error(), text)
+}
+
+// expected is what the script that made a file says of it.
+type expected struct {
+	Events       [][4]any
+	Blocks       uint64
+	Streams      int
+	Live, Before uint64
+	Reserved     uint64
+}
+
+func fixture(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(folder, name))
+	require.NoError(t, err)
+	return string(content)
+}
+
+func TestFilesOfAnotherWriter(t *testing.T) {
+	var all map[string]expected
+	require.NoError(t, json.Unmarshal([]byte(fixture(t, "expected.json")), &all))
+	require.Len(t, all, 4)
+	for name, want := range all {
+		t.Run(name, func(t *testing.T) {
+			got, err := read(fixture(t, name))
+			require.NoError(t, err)
+			require.Len(t, got.Events, len(want.Events))
+			for at, e := range got.Events {
+				shown := [4]any{e.Free, float64(e.Block), float64(e.Bytes), float64(e.Stream)}
+				require.Equal(t, want.Events[at], shown, "event %d", at)
+			}
+			assert.Equal(t, want.Blocks, got.Blocks)
+			assert.Equal(t, want.Streams, got.Streams)
+			assert.Equal(t, want.Before, got.Before)
+			assert.Equal(t, want.Reserved, got.Reserved)
+			assert.Equal(t, uint64(1), got.Refused)
+			assert.NotZero(t, got.Other)
+		})
+	}
+}
+
+// Cut off anywhere, a trace is a shorter one (behind a line of CSV), or an error with the place.
+func TestTracesThatAreCutOff(t *testing.T) {
+	for _, name := range []string{"rmm.csv", "pytorch-protocol2.pickle", "pytorch-protocol4.pickle"} {
+		whole := fixture(t, name)
+		for length := 0; length < len(whole); length++ {
+			if length > 2500 { // the same again
+				length = min(length+100, len(whole)-1)
+			}
+			got, err := read(whole[:length])
+			switch {
+			case err == nil:
+				require.Equal(t, byte('\n'), whole[length-1], "%s, %d bytes", name, length)
+				require.Len(t, got.Events, max(0, strings.Count(whole[:length], "\n")-1-int(got.Other+got.Refused)))
+			case length == 0:
+				requireError(t, status.Format, "trace is empty", err)
+			case name == "rmm.csv" && length < len(csvHeader):
+				requireError(t, status.Format, "line 1 of the trace", err)
+			case name == "rmm.csv":
+				requireError(t, status.Corrupt, "is cut off", err)
+			default:
+				requireError(t, status.Corrupt, "pickle is cut off at offset ", err)
+			}
+		}
+	}
+}
+
+func TestAReaderThatFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, name := range []string{"rmm.csv", "pytorch-protocol4.pickle"} {
+		whole := fixture(t, name)
+		for _, length := range []int{0, 1, 50, 5000} {
+			from := io.MultiReader(strings.NewReader(whole[:length]), iotest.ErrReader(broken))
+			_, err := Read(from, Options{Device: -1})
+			require.ErrorIs(t, err, broken)
+		}
+	}
+}
+
+func TestLinesThatAreWrong(t *testing.T) {
+	const good = "1,t,allocate,0x10,100,0x0\n"
+	for lines, want := range map[string]struct {
+		code status.Code
+		text string
+	}{
+		"Thread,Time\n":                       {status.Format, "line 1: header is not "},
+		"x":                                   {status.Format, "line 1: header is not "},
+		good + "1,t,allocate,0x20,100\n":      {status.Format, "line 3: line does not have 6 columns"},
+		good + "1,t,allocate,0x20,100,0x0,\n": {status.Format, "line 3: line does not have 6 columns"},
+		good + "\n":                           {status.Format, "line 3: line does not have 6 columns"},
+		good + "1,t,resize,0x20,100,0x0\n":    {status.Format, `line 3: action "resize" does not exist`},
+		good + "1,t,,0x20,100,0x0\n":          {status.Format, `line 3: action "" does not exist`},
+		good + "1,t,free,0x20,100,0x0\n":      {status.Corrupt, "line 3: address 0x20 is freed, but not allocated"},
+		good + "1,t,free,0x10,100,0x0\n1,t,free,0x10,100,0x0\n":   {status.Corrupt, "line 4: address 0x10 is freed"},
+		good + "1,t,free,0x10,101,0x0\n":                          {status.Corrupt, "line 3: 101 bytes are freed at 0x10, 100"},
+		good + "1,t,allocate,0x10,5,0x0\n":                        {status.Corrupt, "line 3: address 0x10 is allocated and"},
+		good + "1,t,allocate,0x20,-5,0x0\n":                       {status.Format, `line 3: column 5 is "-5"`},
+		good + "1,t,allocate,0x20,18446744073709551616,0x0\n":     {status.Format, "line 3: column 5 is "},
+		good + "1,t,allocate,0x10000000000000000,5,0x0\n":         {status.Format, "line 3: column 4 is "},
+		good + "1,t,allocate,zz,5,0x0\n":                          {status.Format, "line 3: column 4 is "},
+		good + "1,t,allocate,0x20,5,one\n":                        {status.Format, "line 3: column 6 is "},
+		good + "a,t,allocate,0x20,5,0x0\n":                        {status.Format, "line 3: column 1 is "},
+		good + strings.Repeat("x", longestLine) + "\n":            {status.Format, "line 3: line has more than "},
+		good + "1,t,allocate,0x20,5,0x0":                          {status.Corrupt, "line 3: line is cut off after 23 bytes"},
+		good + "1,t,allocate\x1b[2J,0x20,5,0x0\n":                 {status.Format, `line 3: action "allocate\x1b[2J" does`},
+		good + "1,t,allocate,0x20,5,0x0\r1,t,free,0x20,5,0x0\r\n": {status.Format, "line 3: line does not have 6 columns"},
+	} {
+		if lines[0] == '1' {
+			lines = csvHeader + "\n" + lines
+		}
+		_, err := read(lines)
+		requireError(t, want.code, strings.Replace(want.text, ": ", " of the trace: ", 1), err)
+	}
+}
+
+func TestWaysToWriteALine(t *testing.T) {
+	got, err := read(csvHeader + "\r\n1,,allocate,7f00,18446744073709551615,2\r\n2,,allocate,0x20,1,0x2\n" +
+		"2,,allocate,(nil),0,(nil)\n1,,allocate failure,0x0,77,0x0\n" +
+		"1,,deallocate,0x7F00,18446744073709551615,(nil)\n1,,allocate,0x7f00,3,2\n")
+	require.NoError(t, err)
+	assert.Equal(t, &Trace{Format: "RMM", Blocks: 3, Streams: 3, Refused: 1, Other: 1, Events: []Event{
+		{Bytes: 1<<64 - 1, Block: 0, Stream: 0}, // stream 2 is another one in each thread
+		{Bytes: 1, Block: 1, Stream: 1},
+		{Bytes: 1<<64 - 1, Block: 0, Stream: 2, Free: true},
+		{Bytes: 3, Block: 2, Stream: 0},
+	}}, got)
+	got, err = read(csvHeader + "\n")
+	require.NoError(t, err)
+	assert.Equal(t, &Trace{Format: "RMM"}, got)
+}
+
+func TestMoreStreamsThanCanBe(t *testing.T) {
+	text := csvHeader + "\n"
+	for number := range MostStreams {
+		text += fmt.Sprintf("1,,allocate,0x%x,1,0x%x\n", number, 0x1000+number)
+	}
+	got, err := read(text)
+	require.NoError(t, err)
+	require.Equal(t, MostStreams, got.Streams)
+	_, err = read(text + "1,,allocate,0xffff,1,0x7\n")
+	requireError(t, status.Limit, "line 4098 of the trace: stream 0x7 is one more than 4096 streams", err)
+}

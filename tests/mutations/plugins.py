@@ -1,0 +1,92 @@
+"""Bugs in how a runtime meets streams of other libraries, and in the memory that these have by address.
+
+A device with streams that come and go, threads' default streams, and the order that the simulated device checks show each."""
+
+from mutation import Mutant
+from subject import Go
+
+FOREIGN = "^TestAPointerOf|^TestStreamsAreDestroyed|^TestABlockOutlives|^TestAFreeComes|^TestDefaultStreams|^TestMemoryOfNoStream"
+
+FOREIGN_STREAMS = Go(
+    name="foreign-streams",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode=FOREIGN,
+    sound=(FOREIGN,),
+    mutants=(
+        Mutant(
+            "stream-is-its-pointer", "a stream with the pointer of one that was destroyed is taken for it",
+            "Runtime.Foreign", "met.id == id", "(met.id == id || true)",
+        ),
+        Mutant(
+            "gone-without-waiting", "what a stream that is gone has queued counts as done",
+            "Stream.gone", "s.recorded == nil || s.recorded.number < queued", "false",
+        ),
+        Mutant(
+            "stream-asked-later", "a stream is asked for an event when it may be gone",
+            "Stream.cover", "!s.foreign {", "s.foreign {",
+        ),
+        Mutant(
+            "left-on-its-stream", "a block that was left is freed on a stream that may be gone",
+            "block.end", "on.foreign", "false",
+        ),
+        Mutant(
+            "record-forgotten", "a free does not wait for streams that were recorded",
+            "Runtime.FreeOn", "if !lasting {", "if lasting {",
+        ),
+        Mutant(
+            "recorded-streams-stall", "the stream of a free waits for those that were recorded",
+            "Runtime.FreeOn", "on, err = r.shadow(recorded[0])", "_, err = r.shadow(recorded[0])",
+        ),
+        Mutant(
+            "thread-not-waited-for", "a free on a thread's default stream does not wait for it",
+            "Runtime.standIn", "err = r.order(driver.PerThread, s.native)", "err = nil",
+        ),
+        Mutant(
+            "thread-not-told", "a thread's default stream does not wait for memory that it gets",
+            "Runtime.AllocateOn", "err = r.order(s.native, driver.PerThread)", "err = nil",
+        ),
+        Mutant(
+            "segment-too-early", "memory is given out for all streams before the device has it",
+            "Runtime.AllocateNow", "err = s.Synchronize()", "err = nil",
+        ),
+        Mutant(
+            "segment-freed-at-once", "memory of all streams is freed before they are done",
+            "Runtime.FreeNow", "err = r.noteLost(r.device.Synchronize())", "err = nil",
+        ),
+    ),
+)  # fmt: skip
+
+ADDRESSES = Go(
+    name="addresses",
+    folders=("gpu/plugin",),
+    package="gpu/plugin",
+    mode="^Test",
+    sound=("^Test",),
+    mutants=(
+        Mutant(
+            "freed-twice", "two threads that free the same memory both do",
+            "take", "s.given[address] != m", "false",
+        ),
+        Mutant(
+            "failed-free-forgets", "memory whose free failed is lost",
+            "Free", "put(address, m)", "",
+        ),
+        Mutant(
+            "limit-overrun", "threads get more than the limit together",
+            "binding.charge", "b.taken.CompareAndSwap(taken, taken+bytes)", "b.taken.Swap(taken+bytes) == taken",
+        ),
+        Mutant(
+            "limit-wraps", "a size near 2^64 fits under the limit",
+            "binding.charge", "bytes > limit-taken", "taken+bytes > limit",
+        ),
+        Mutant(
+            "limit-of-before", "a limit is lost when another runtime serves",
+            "serve", "b.limit.Store(before.limit.Load())", "",
+        ),
+        Mutant(
+            "end-belongs", "the byte behind memory belongs to it",
+            "shard.around", "uint64(address-base) < m.bytes", "uint64(address-base) <= m.bytes",
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""Bugs in what reads recorded traces of allocators, and in what replays them.
+
+Files of another writer, files that are cut off or wrong, and a recount beside each replay must show each."""
+
+from mutation import Mutant
+from subject import Go
+
+TRACES = Go(
+    name="traces",
+    folders=("core/trace",),
+    package="core/trace",
+    mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
+    sound=("^TestFiles|^TestLines|^TestS|^TestTracesThatAreCutOff$|^TestWays|^TestPickles|^TestValues|^TestWhatAPickle",),
+    mutants=(
+        Mutant(
+            "taken-twice", "a block is taken where another one is live",
+            "builder.take", "if _, is := b.live[address]; is {", "if _, is := b.live[address]; is && bytes == 0 {",
+        ),
+        Mutant(
+            "freed-size", "a free of another size than the block's is replayed",
+            "builder.line", "is && t.bytes != size", "is && t.bytes < size && false",
+        ),
+        Mutant(
+            "half-a-line", "a last line without an end counts as a line",
+            "readCSV", "if err == io.EOF {", "if err == io.EOF && len(text) < 3 {",
+            mode="^TestTracesThatAreCutOff$",
+        ),
+        Mutant(
+            "requested-is-completed", "a block of PyTorch's ends when its free is requested",
+            "builder.event", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
+            "\tif e.means == playsNothing",
+        ),
+        Mutant(
+            "beginning-forgotten", "blocks that are live at the end without an event are not there",
+            "builder.before", "if !seen[block.address] {", "if !seen[block.address] && block.bytes == 0 {",
+        ),
+        Mutant(
+            "beginning-anywhere", "each free without an allocation is taken for one of the lost beginning",
+            "builder.before", "e.means == givesBlock && !seen[e.address]", "e.means == givesBlock",
+        ),
+        Mutant(
+            "reserved-forwards", "what segments took and gave counts the wrong way",
+            "builder.mostReserved", "atEnd -= min(atEnd, e.bytes)", "atEnd += e.bytes",
+        ),
+        Mutant(
+            "length-believed", "a pickle takes the memory that a length in it says",
+            "pickle.text", "var text bytes.Buffer", "var text bytes.Buffer\n\ttext.Grow(int(min(length, 1<<62)))",
+            mode="^TestPicklesThatAreRefused$",
+        ),
+        Mutant(
+            "marks-passed", "an instruction of a pickle takes values from below the mark",
+            "pickle.pop", "if at < p.bottom() {", "if at < 0 {",
+            mode="^TestPicklesThatAreRefused$",
+        ),
+        Mutant(
+            "memory-unbounded", "what a pickle remembers does not count",
+            "pickle.bound", "p.taken > most", "p.taken > most<<10",
+            mode="^TestWhatAPickleTakes$|^TestPicklesThatAreRefused$",
+        ),
+        Mutant(
+            "sign-lost", "a negative number of a pickle becomes a large one",
+            "pickle.integer", "negative && at < len(raw)", "negative && at < 8",
+            mode="^TestValuesOfPickles$",
+        ),
+    ),
+)  # fmt: skip
+
+REPLAYS = Go(
+    name="replays",
+    folders=("gpu/player",),
+    package="gpu/player",
+    mode="^TestAReplayIsWhatTheTraceSays$|^TestWhatDoesNotFit|^TestReserved|^TestStreams",
+    sound=("^TestAReplay|^TestWhat|^TestADriver|^TestALog|^TestReserved|^TestStreams",),
+    mutants=(
+        Mutant(
+            "failures-freed", "the free of a block that there was no memory for is made",
+            "player.play", "if handle == 0 {", "if handle == 1 {",
+        ),
+        Mutant(
+            "first-stream", "all blocks are given back on the first stream",
+            "player.play", "runtime.Free(handle, p.streams[e.Stream])", "runtime.Free(handle, p.streams[0*e.Stream])",
+        ),
+        Mutant(
+            "peak-of-the-end", "the most that are live are those of the last allocation",
+            "player.play", "p.result.Live = max(p.result.Live, p.live)", "p.result.Live = p.live",
+        ),
+        Mutant(
+            "failed-calls-map", "memory that the driver did not give counts as reserved",
+            "counter.CreatePhysical", "if err == nil {", "if err == nil || bytes > 0 {",
+        ),
+        Mutant(
+            "destroyed-stays", "memory that the driver has again counts as reserved",
+            "counter.DestroyPhysical", "c.went(c.physical[physical])", "c.went(0)",
+        ),
+        Mutant(
+            "cancel-ignored", "a replay goes on when it is cancelled",
+            "player.run", "if ctx.Err() != nil {", "if ctx.Err() != nil && at == 0 {",
+            mode="^TestAReplayIsCancelled$",
+        ),
+    ),
+)  # fmt: skip
