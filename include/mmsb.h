@@ -1997,9 +1997,9 @@ typedef struct mmsb_memory_stat {
  *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; like requested_bytes only current
  * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
  * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
- * What streams give out again by themselves the pool does not count: allocated and freed of all but allocation.all are of what the
- * pool gave. Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one moment if no
- * other thread uses the runtime.
+ * What streams give out again by themselves the pool does not count: allocated and freed of all but allocation.all are of what
+ * the pool gave. Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one
+ * moment if no other thread uses the runtime.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short, longer with many blocks.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_memory_stats(mmsb_runtime_t runtime, mmsb_memory_stat_t *stats, size_t capacity,
