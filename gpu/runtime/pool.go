@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
@@ -24,6 +25,7 @@ type Pool struct {
 	ledger *DeviceLedger
 	books  *pool.Pool
 	whole  *wholeSource                                 // nil: segments are virtual memory
+	log    *Log                                         // nil = none
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
@@ -34,6 +36,8 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
 	prepaid int               // segments that are charged, and that the driver has not been asked for yet
+
+	made, ended atomic.Uint64 // memory of segments
 }
 
 // addresses are a range of them; 0 bytes: not reserved.
@@ -156,6 +160,12 @@ func (p *Pool) Statistics() PoolStatistics {
 	return PoolStatistics{Statistics: s, Kept: p.keptBytes(), Copied: p.copied.Load()}
 }
 
+// Flows are what the books have given out and taken back, in each space and in all.
+func (p *Pool) Flows() (spaces [pool.Spaces]pool.Flow, all pool.Flow) { return p.books.Flows() }
+
+// Made is how often the device gave memory for a segment, and Ended how often it got it back.
+func (p *Pool) Made() (made, ended uint64) { return p.made.Load(), p.ended.Load() }
+
 // Check walks the books. Errors: Internal.
 func (p *Pool) Check() error { return p.books.Check() }
 
@@ -267,6 +277,7 @@ func (p *poolSource) backAll(blocks []pool.Block) error {
 		}
 	}
 	_ = p.dropIdle() // the segments have their memory; what does not end now does later
+	p.note(LogMap, blocks)
 	return nil
 }
 
@@ -317,6 +328,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		if physical, err = p.create(); err != nil {
 			return err
 		}
+		p.made.Add(1)
 	}
 	if err := p.device.Map(address, physical); err != nil {
 		p.idle = append(p.idle, physical)
@@ -332,7 +344,22 @@ func (p *poolSource) Bare(space int, r pool.Range) error {
 }
 
 // bareAll takes memory away from segments of several ranges; from all of them or none.
-func (p *poolSource) bareAll(blocks []pool.Block) error { return p.bare(p.segmentsOf(blocks...)) }
+func (p *poolSource) bareAll(blocks []pool.Block) error {
+	err := p.bare(p.segmentsOf(blocks...))
+	if err == nil {
+		p.note(LogUnmap, blocks)
+	}
+	return err
+}
+
+func (p *poolSource) note(action LogAction, blocks []pool.Block) {
+	if p.log == nil {
+		return
+	}
+	for _, block := range blocks {
+		p.log.note(action, status.OK, &Memory{Address: (*Pool)(p).addressOf(block), Bytes: block.Count * pool.Unit}, nil, 0)
+	}
+}
 
 // bare takes segments' memory away, for the next segments; all of them or none.
 func (p *poolSource) bare(segments []driver.Address) error {
@@ -366,6 +393,7 @@ func (p *poolSource) dropIdle() (first error) {
 			left = append(left, physical)
 			continue
 		}
+		p.ended.Add(1)
 		p.ledger.Give(poolSegment)
 	}
 	p.idle = left
