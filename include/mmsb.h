@@ -1878,12 +1878,16 @@ typedef struct mmsb_runtime_options {
     uint64_t refused_attempts; /* 8; largest number of calls of refused for one block */
     /* NULL = blocks are the driver's stream-ordered memory. A text = they come from a pool, a caching allocator that takes
      * segments of 2 MiB from the device, moves them to where memory is needed in one piece, and gives a stream what it has freed
-     * without the driver; the device must have virtual memory. The text is empty, or a configuration as in PyTorch's
+     * without the driver. The text is empty, or a configuration as in PyTorch's
      * PYTORCH_ALLOC_CONF, such as "roundup_power2_divisions:4,large_segment_size_mb:64". Names of its own: limit_mb (the most
-     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05).
+     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05),
+     * source: where segments come from. source:virtual is the default where the device has virtual memory. With plain (else the
+     * default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and managed (as
+     * UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With source:pinned
+     * fallback:pageable lets other host memory serve where pinned memory is missing; kernels do not reach that, copies do.
      * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
-     * no effect: segments go back one by one. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do not reach
-     * such memory; copies do. */
+     * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do
+     * not reach such memory; copies do. */
     const char *pool;
     uint64_t reserved[3];
 } mmsb_runtime_options_t;
@@ -1892,19 +1896,20 @@ typedef struct mmsb_runtime_options {
 MMSB_API void mmsb_runtime_options_init(mmsb_runtime_options_t *options);
 
 /* The shared runtime of a device, which its pages use, too: without budget, log and guard; with a pool where the device has
- * virtual memory. The end of a context that had pages there gives back its free segments. Each call returns the same handle. The
- * runtime of a simulated device ends with the context, that of a driver's device with mmsb_shutdown; its streams and blocks end
- * with it.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST, MMSB_E_UNSUPPORTED
- * (neither virtual nor stream-ordered memory). Threads: any. Blocks: until the device is open. Since 0.1. */
+ * virtual memory, or no stream-ordered memory. The end of a context that had pages there gives back its free segments. Each call
+ * returns the same handle. The runtime of a simulated device ends with the context, that of a driver's device with mmsb_shutdown;
+ * its streams and blocks end with it.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any.
+ * Blocks: until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t device, mmsb_runtime_t *runtime);
 
 /* Creates a runtime of the program's own. options may be NULL.
- * Errors: as mmsb_runtime_shared; MMSB_E_STRUCT_VERSION, MMSB_E_LIMIT; of the ledger: MMSB_E_IO, MMSB_E_FORMAT (not a ledger),
+ * Errors: as mmsb_runtime_shared; MMSB_E_UNSUPPORTED (no stream-ordered memory, and no pool), MMSB_E_STRUCT_VERSION,
+ * MMSB_E_LIMIT; of the ledger: MMSB_E_IO, MMSB_E_FORMAT (not a ledger),
  * MMSB_E_CORRUPT (cut short; calls that need space return that, too),
  * MMSB_E_MISMATCH (it has another limit), MMSB_E_INVALID_ARGUMENT (the file is missing and budget is 0); of the pool:
- * MMSB_E_INVALID_ARGUMENT (with the position in the text), MMSB_E_UNSUPPORTED (no virtual memory). Threads: any. Blocks: until
- * the device is open. Since 0.1. */
+ * MMSB_E_INVALID_ARGUMENT (with the position in the text), MMSB_E_UNSUPPORTED (the device has no memory of this source). Threads:
+ * any. Blocks: until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
                                            mmsb_runtime_t *runtime);
 
@@ -2085,7 +2090,7 @@ MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t tic
 
 /* Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. Work queued on this stream
  * may use it at once, work on other streams within a use. tag: 0, or from mmsb_tag_of. reservation: 0 = none, else the bytes are
- * taken from it. *address is a device address, which the host must not access.
+ * taken from it. *address is a device address, which the host must not access; with a pool of source pinned or managed it may.
  * Errors: handle errors (stream, reservation), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
  * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_STATE (the
  * tag sleeps), MMSB_E_BUSY (it falls asleep or wakes), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */

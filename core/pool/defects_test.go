@@ -25,7 +25,7 @@ func TestOneSizeAgainAndAgainIsOneCallOfTheSource(t *testing.T) {
 
 func TestSizesThatGrowUseTheSameMemory(t *testing.T) {
 	w := newWorld(t, Options{}, 1<<30, 64*mib, 1)
-	const most = 10000
+	const most = 4000
 	for units := uint64(1); units <= most; units++ {
 		require.NoError(t, w.take(0, units*Unit))
 		w.give(0, 0)
@@ -74,7 +74,7 @@ func TestBooksDoNotGrowWithSplitsAndJoins(t *testing.T) {
 		cycle()
 	}
 	before := heap()
-	for range 500_000 {
+	for range 150_000 {
 		cycle()
 	}
 	require.Less(t, heap(), before+1<<20)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,10 @@ const (
 
 // Options say how a pool rounds and grows. The zero value is the default.
 type Options struct {
+	// Origin is where segments come from.
+	Origin Origin
+	// Pageable: host memory that is not pinned serves where pinned memory is missing.
+	Pageable bool
 	// Limit is the most bytes that have memory; 0: none but the device's.
 	Limit uint64
 	// LargeStep is by how many bytes the range of large requests grows at least, where Slack allows; 0: 20 MiB.
@@ -197,6 +202,19 @@ var options = map[string]func(p *parser, o *Options) error{
 		value, err := p.number(1, mostBytes/mib, ",")
 		o.Limit = value * mib
 		return err
+	},
+	"source": func(p *parser, o *Options) error {
+		begin := p.at
+		if err := p.oneOf(Origins[Virtual:]...); err != nil {
+			return err
+		}
+		word := strings.ToLower(strings.TrimSpace(p.text[begin:p.at]))
+		o.Origin = Origin(slices.Index(Origins[:], word))
+		return nil
+	},
+	"fallback": func(p *parser, o *Options) error {
+		o.Pageable = true
+		return p.oneOf("pageable")
 	},
 	"slack": func(p *parser, o *Options) (err error) {
 		o.Slack, err = p.fraction()

@@ -70,7 +70,13 @@ type Wait struct {
 // New makes a pool of ranges of so many bytes, in which nothing has memory.
 func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
-	return &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
+	p := &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
+	for _, s := range p.partitions[0].spaces {
+		if o.Origin.Whole() {
+			s.whole = make(map[uint64]uint64)
+		}
+	}
+	return p
 }
 
 // space is the books of one of the ranges; under books.
@@ -194,8 +200,11 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 	if b.Space%Spaces == Large {
 		step = p.options.LargeStep
 	}
+	if p.options.Origin.Whole() && b.Count*Unit >= ownSegment {
+		step = 0
+	}
 	step /= Unit
-	for more := true; ; { // segments to be spared
+	for more := all || !p.options.Origin.Whole(); ; { // segments to be spared: whole ones only where there is no more memory
 		if all && more {
 			if _, err := p.spare(stream, math.MaxUint64); err != nil {
 				return err
@@ -295,7 +304,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 				return any, err
 			}
 			p.counts.moved.Add(r.Count * Unit)
-			units, any = units-r.Count, true
+			units, any = units-min(units, r.Count), true
 			p.unplan(number, r)
 		}
 	}

@@ -23,7 +23,8 @@ type device struct {
 	queued   []uint64 // the last mark of each stream
 	done     []uint64
 	calls    int
-	fails    int // so many calls from now on one fails; 0: none
+	fails    int                                        // so many calls from now on one fails; 0: none
+	whole    [MostPartitions * Spaces]map[uint64]uint64 // segments that go back whole; nil: they do not
 }
 
 const segmentUnits = segmentBytes / Unit
@@ -58,12 +59,19 @@ func (d *device) Back(space int, r Range) error {
 		d.memory[space][at] = true
 	}
 	d.backed += r.Count
+	if d.whole[space] != nil {
+		d.whole[space][r.Offset] = r.Count
+	}
 	return nil
 }
 
 func (d *device) Bare(space int, r Range) error {
 	if err := d.call(); err != nil {
 		return err
+	}
+	if d.whole[space] != nil {
+		require.Equal(d.t, r.Count, d.whole[space][r.Offset], "a segment goes back whole")
+		delete(d.whole[space], r.Offset)
 	}
 	for at := r.Offset; at < r.Offset+r.Count; at += segmentUnits {
 		require.True(d.t, d.memory[space][at], "segment %d has no memory", at)
@@ -93,6 +101,9 @@ type heldBlock struct {
 
 func newWorld(t testing.TB, o Options, capacity, addresses uint64, streams int) *world {
 	w := &world{device: newDevice(t, capacity, streams)}
+	if o.Origin.Whole() {
+		w.device.whole[Small], w.device.whole[Large] = map[uint64]uint64{}, map[uint64]uint64{}
+	}
 	w.Pool = New(o, w.device, [Spaces]uint64{addresses, addresses})
 	w.reserve(0, addresses)
 	return w
@@ -312,7 +323,7 @@ func TestRandomPrograms(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		random := rand.New(rand.NewPCG(seed, 3))
 		const streams = 3
-		o := Options{Limit: []uint64{0, 60 * mib}[seed%2]}
+		o := Options{Limit: []uint64{0, 60 * mib}[seed%2], Origin: []Origin{Virtual, Plain}[seed/2%2]}
 		if seed%3 == 0 {
 			o.Divisions[0], o.Divisions[4] = 4, 8
 		}

@@ -17,7 +17,8 @@ type Range struct{ Offset, Count uint64 }
 // the extents above 0; bin 0 is what is bare. A lock guards it.
 type space struct {
 	extents *alloc.Extents
-	segment uint64 // units
+	segment uint64            // units
+	whole   map[uint64]uint64 // offsets and units of segments that go back whole; nil: they do not
 
 	backed, live uint64 // units that are not bare; of these, units that callers hold
 	planned      uint64 // units that somebody has planned or spared
@@ -106,6 +107,9 @@ func (s *space) put(number uint32, mark uint64, r Range) {
 // missing, beside what is free there already. They are at least step units where the place has so many. The segments are the
 // caller's until back or leave.
 func (s *space) plan(stream uint32, count, step uint64) (r Range, ok bool) {
+	if s.whole != nil {
+		return s.planWhole(count, step)
+	}
 	var best alloc.Free
 	least := uint64(0)
 	for _, hole := range s.extents.FreeIn(bare) {
@@ -154,6 +158,9 @@ func (s *space) back(stream uint32, r Range) {
 func (s *space) leave(r Range) {
 	s.planned -= r.Count
 	s.put(bare, 0, r)
+	if s.whole != nil {
+		s.leaveWhole(r)
+	}
 }
 
 // spare takes whole free segments that the device has come past, up to so many units, from the largest free extents first. They
@@ -176,10 +183,16 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []R
 			continue
 		}
 		r := Range{from, min(to-from, count/s.segment*s.segment)}
+		if s.whole != nil {
+			if s.whole[f.Offset] != f.Count {
+				continue
+			}
+			r.Count = f.Count
+		}
 		if s.extents.Carve(f, r.Offset, r.Count) {
 			s.backed -= r.Count
 			s.planned += r.Count
-			count -= r.Count
+			count -= min(count, r.Count)
 			spared = append(spared, r)
 		}
 	}
@@ -213,7 +226,9 @@ func (s *space) check() error {
 			}
 		}
 	}
-	if s.live+free != s.backed || s.backed+without+s.planned != s.extents.Limit() || s.live+s.planned != s.extents.Used() {
+	gaps := s.gaps()
+	if s.live+free != s.backed || s.backed+without+s.planned+gaps != s.extents.Limit() ||
+		s.live+s.planned+gaps != s.extents.Used() {
 		return status.Errorf(status.Internal, "%d units have memory and %d none, %d are planned, of %d; %d are held, %d free, "+
 			"%d used", s.backed, without, s.planned, s.extents.Limit(), s.live, free, s.extents.Used())
 	}

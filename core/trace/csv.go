@@ -18,13 +18,13 @@ const (
 )
 
 // readCSV reads the lines. The time is not looked at: RMM's versions write it in several ways.
-func readCSV(in *bufio.Reader) (*Trace, error) {
-	b := newBuilder("RMM", "line")
+func readCSV(in *bufio.Reader, options Options) (*Trace, error) {
+	b := newBuilder("RMM", "line", options.Lost)
 	for number := uint64(1); ; number++ {
 		line, err := in.ReadSlice('\n')
 		switch {
 		case err == io.EOF && len(line) == 0 && number > 1:
-			return &b.trace, nil
+			return b.finish()
 		case err == bufio.ErrBufferFull:
 			return nil, b.fail(status.Format, number, "line has more than %d bytes", longestLine-1)
 		case err != nil && err != io.EOF:
@@ -80,7 +80,7 @@ func (b *builder) line(number uint64, text []byte) error {
 		if t, is := b.live[address]; is && t.bytes != size {
 			return b.fail(status.Corrupt, number, "%d bytes are freed at 0x%x, %d were allocated", size, address, t.bytes)
 		}
-		return b.give(number, address, key)
+		return b.give(number, address, size, key)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package trace
 import (
 	"bufio"
 	"cmp"
-	"maps"
 	"slices"
 
 	"libmmsb/core/status"
@@ -19,7 +18,7 @@ import (
 //
 // The ring of events may have lost its beginning, or the recording began late. A block whose first event is its end was allocated
 // before, and so was one that is live at the end without an event: they are taken first. A second free without an allocation
-// between is an error, as everything else that a lost beginning does not explain.
+// between is an error, as is everything else that a lost beginning does not explain.
 
 var pytorchKeys = map[string]bool{"segments": true, "device_traces": true, "action": true, "addr": true, "size": true,
 	"stream": true, "device": true, "address": true, "blocks": true, "state": true, "requested_size": true, "total_size": true}
@@ -64,15 +63,12 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder("PyTorch", "event")
+	b := newBuilder("PyTorch", "event", true)
 	events := make([]pytorchEvent, len(traced))
 	for at := range events {
 		if events[at], err = b.event(uint64(at)+1, traced[at]); err != nil {
 			return nil, err
 		}
-	}
-	if err := b.before(events, live); err != nil {
-		return nil, err
 	}
 	for at, e := range events {
 		number, key := uint64(at)+1, streamKey{stream: e.stream}
@@ -80,7 +76,7 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 		case takesBlock:
 			err = b.take(number, e.address, e.bytes, key)
 		case givesBlock:
-			err = b.give(number, e.address, key)
+			err = b.give(number, e.address, e.bytes, key)
 		case refusesRequest:
 			b.trace.Refused++
 		default:
@@ -90,8 +86,18 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 			return nil, err
 		}
 	}
-	b.trace.Reserved, err = b.mostReserved(events, reserved)
-	return &b.trace, err
+	for _, block := range live {
+		if b.seen[block.address] {
+			continue
+		}
+		if _, ok := b.before(block.address, block.bytes, streamKey{stream: block.stream}); !ok {
+			return nil, status.Errorf(status.Limit, "snapshot has more than %d blocks", uint64(mostBlocks))
+		}
+	}
+	if b.trace.Reserved, err = b.mostReserved(events, reserved); err != nil {
+		return nil, err
+	}
+	return b.finish()
 }
 
 // items are those of a list; none where it is missing.
@@ -170,35 +176,6 @@ func (b *builder) event(number uint64, of any) (e pytorchEvent, err error) {
 		return e, b.fail(status.Format, number, "size is 0, at least 1 is needed")
 	}
 	return e, nil
-}
-
-// before takes the blocks that were there before the first event, in the order of their addresses.
-func (b *builder) before(events []pytorchEvent, live []pytorchBlock) error {
-	earlier := map[uint64]pytorchBlock{}
-	seen := map[uint64]bool{}
-	for _, e := range events {
-		if e.means != takesBlock && e.means != givesBlock {
-			continue
-		}
-		if e.means == givesBlock && !seen[e.address] {
-			earlier[e.address] = e.pytorchBlock
-		}
-		seen[e.address] = true
-	}
-	for _, block := range live {
-		if !seen[block.address] {
-			earlier[block.address] = block
-		}
-	}
-	for _, block := range slices.SortedFunc(maps.Values(earlier), func(a, b pytorchBlock) int {
-		return cmp.Compare(a.address, b.address)
-	}) {
-		if err := b.take(0, block.address, block.bytes, streamKey{stream: block.stream}); err != nil {
-			return err
-		}
-	}
-	b.trace.Before = b.trace.Blocks
-	return nil
 }
 
 // liveAtEnd are the blocks that a device's segments have at the end, and how many bytes the segments have. Old snapshots say

@@ -8,7 +8,9 @@ package trace
 
 import (
 	"bufio"
+	"cmp"
 	"io"
+	"slices"
 
 	"libmmsb/core/status"
 )
@@ -41,6 +43,9 @@ type Trace struct {
 // Options choose among what a file has.
 type Options struct {
 	Device int // whose events, where a snapshot has those of several; less than 0: of the only one that has any
+	// Lost says that a CSV may have lost its beginning, as that of a log that was full: a free without an allocation is then no
+	// error where nothing came before at its address. Snapshots always may.
+	Lost bool
 }
 
 // MostStreams is how many streams a trace can have.
@@ -60,7 +65,7 @@ func Read(from io.Reader, options Options) (*Trace, error) {
 	case first[0] == opProto:
 		return readPyTorch(in, options)
 	}
-	return readCSV(in)
+	return readCSV(in, options)
 }
 
 // streamKey is a stream as programs name it. CUDA's per-thread default stream is another one in each thread.
@@ -74,16 +79,29 @@ type taken struct {
 	bytes uint64
 }
 
+// earlier is a block that was taken before the first event.
+type earlier struct {
+	address, bytes uint64
+	key            streamKey
+}
+
 // builder makes a trace of events with addresses.
 type builder struct {
 	trace   Trace
 	live    map[uint64]taken // by address
 	streams map[streamKey]uint16
 	unit    string // "line" or "event", whose number errors have
+
+	seen    map[uint64]bool // addresses that came up; nil: nothing is lost
+	earlier []earlier       // whose frees have ^index as their block until all are known
 }
 
-func newBuilder(source, unit string) *builder {
-	return &builder{trace: Trace{Format: source}, live: make(map[uint64]taken), streams: make(map[streamKey]uint16), unit: unit}
+func newBuilder(source, unit string, lost bool) *builder {
+	b := &builder{trace: Trace{Format: source}, live: make(map[uint64]taken), streams: make(map[streamKey]uint16), unit: unit}
+	if lost {
+		b.seen = make(map[uint64]bool)
+	}
+	return b
 }
 
 func (b *builder) fail(code status.Code, number uint64, format string, arguments ...any) error {
@@ -111,7 +129,7 @@ func (b *builder) take(number, address, bytes uint64, key streamKey) error {
 	if _, is := b.live[address]; is {
 		return b.fail(status.Corrupt, number, "address 0x%x is allocated and not freed before", address)
 	}
-	if b.trace.Blocks == mostBlocks {
+	if b.trace.Blocks+uint64(len(b.earlier)) == mostBlocks {
 		return b.fail(status.Limit, number, "block is one more than %d", uint64(mostBlocks))
 	}
 	stream, err := b.stream(number, key)
@@ -122,14 +140,27 @@ func (b *builder) take(number, address, bytes uint64, key streamKey) error {
 	b.live[address] = taken{block, bytes}
 	b.trace.Events = append(b.trace.Events, Event{Bytes: bytes, Block: block, Stream: stream})
 	b.trace.Blocks++
+	b.see(address)
 	return nil
 }
 
-// give adds an event that gives a block back.
-func (b *builder) give(number, address uint64, key streamKey) error {
+func (b *builder) see(address uint64) {
+	if b.seen != nil {
+		b.seen[address] = true
+	}
+}
+
+// give adds an event that gives a block back; bytes are those that it names.
+func (b *builder) give(number, address, bytes uint64, key streamKey) error {
 	t, is := b.live[address]
 	if !is {
-		return b.fail(status.Corrupt, number, "address 0x%x is freed, but not allocated", address)
+		if b.seen == nil || b.seen[address] {
+			return b.fail(status.Corrupt, number, "address 0x%x is freed, but not allocated", address)
+		}
+		if t.block, is = b.before(address, bytes, key); !is {
+			return b.fail(status.Limit, number, "block is one more than %d", uint64(mostBlocks))
+		}
+		t.bytes = bytes
 	}
 	stream, err := b.stream(number, key)
 	if err != nil {
@@ -138,4 +169,48 @@ func (b *builder) give(number, address uint64, key streamKey) error {
 	delete(b.live, address)
 	b.trace.Events = append(b.trace.Events, Event{Bytes: t.bytes, Block: t.block, Stream: stream, Free: true})
 	return nil
+}
+
+// before notes a block from before the first event, and is the number that it has for now.
+func (b *builder) before(address, bytes uint64, key streamKey) (block uint32, ok bool) {
+	if b.trace.Blocks+uint64(len(b.earlier)) == mostBlocks {
+		return 0, false
+	}
+	b.see(address)
+	b.earlier = append(b.earlier, earlier{address, bytes, key})
+	return ^uint32(len(b.earlier) - 1), true
+}
+
+// finish is the trace, whose first events take the blocks from before, in the order of their addresses.
+func (b *builder) finish() (*Trace, error) {
+	t, count := &b.trace, len(b.earlier)
+	if count == 0 {
+		return t, nil
+	}
+	order := make([]int, count)
+	for at := range order {
+		order[at] = at
+	}
+	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(b.earlier[x].address, b.earlier[y].address) })
+	events := make([]Event, 0, count+len(t.Events))
+	blocks := make([]uint32, count)
+	for block, at := range order {
+		e := b.earlier[at]
+		stream, err := b.stream(0, e.key)
+		if err != nil {
+			return nil, err
+		}
+		blocks[at] = uint32(block)
+		events = append(events, Event{Bytes: e.bytes, Block: uint32(block), Stream: stream})
+	}
+	for _, e := range t.Events {
+		if uint64(e.Block) < t.Blocks {
+			e.Block += uint32(count)
+		} else {
+			e.Block = blocks[^e.Block]
+		}
+		events = append(events, e)
+	}
+	t.Events, t.Blocks, t.Before = events, t.Blocks+uint64(count), uint64(count)
+	return t, nil
 }

@@ -156,6 +156,31 @@ func TestWaysToWriteALine(t *testing.T) {
 	assert.Equal(t, &Trace{Format: "RMM"}, got)
 }
 
+// A log that was full has lost its beginning: with Lost, what it frees first was allocated before.
+func TestALostBeginning(t *testing.T) {
+	const text = csvHeader + "\n1,,allocate,0x50,5,0x7\n1,,free,0x20,20,0x9\n1,,free,0x10,10,0x0\n1,,allocate,0x10,11,0x0\n"
+	_, err := read(text)
+	requireError(t, status.Corrupt, "line 3 of the trace: address 0x20 is freed, but not allocated", err)
+	lossy := func(text string) (*Trace, error) {
+		return Read(strings.NewReader(text), Options{Device: -1, Lost: true})
+	}
+	got, err := lossy(text)
+	require.NoError(t, err)
+	assert.Equal(t, &Trace{Format: "RMM", Blocks: 4, Streams: 3, Before: 2, Events: []Event{{Bytes: 10, Stream: 2},
+		{Bytes: 20, Block: 1, Stream: 1}, {Bytes: 5, Block: 2}, {Bytes: 20, Block: 1, Stream: 1, Free: true},
+		{Bytes: 10, Stream: 2, Free: true}, {Bytes: 11, Block: 3, Stream: 2}}}, got)
+	_, err = lossy(text + "1,,free,0x10,11,0x0\n1,,free,0x10,11,0x0\n")
+	requireError(t, status.Corrupt, "line 7 of the trace: address 0x10 is freed, but not allocated", err)
+	_, err = lossy(text + "1,,free,0x20,20,0x0\n")
+	requireError(t, status.Corrupt, "line 6 of the trace: address 0x20 is freed, but not allocated", err)
+	whole := fixture(t, "rmm.csv")
+	plain, err := read(whole)
+	require.NoError(t, err)
+	same, err := lossy(whole)
+	require.NoError(t, err)
+	assert.Equal(t, plain, same)
+}
+
 func TestMoreStreamsThanCanBe(t *testing.T) {
 	text := csvHeader + "\n"
 	for number := range MostStreams {

@@ -157,7 +157,7 @@ func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
 func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 	return runtime.For(d, ordinal, func(device driver.Device) (*runtime.Runtime, error) {
 		options := RuntimeOptions{}
-		if runtime.CanPool(device.Info()) {
+		if info := device.Info(); runtime.CanPool(info) || !info.OrderedMemory {
 			options.Pool = new(string)
 		}
 		r, err := compose(device, options)

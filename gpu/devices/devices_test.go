@@ -250,3 +250,25 @@ func TestRuntimesEndWhileTheyAreUsed(t *testing.T) {
 	}
 	require.Zero(t, LiveReservations())
 }
+
+func TestSharedRuntimesHaveAPool(t *testing.T) {
+	for _, c := range []struct {
+		options sim.Options
+		pooled  bool
+	}{
+		{sim.Options{}, true}, {sim.Options{NoOrdered: true}, true}, {sim.Options{NoVirtual: true}, false},
+		{sim.Options{NoVirtual: true, NoOrdered: true}, true},
+	} {
+		gpu, err := sim.New(c.options)
+		require.NoError(t, err)
+		loading(t, gpu, nil)
+		set := NewSet(Options{})
+		shared, err := set.Shared(0)
+		require.NoError(t, err)
+		require.Equal(t, c.pooled, shared.Pool() != nil, "%+v", c.options)
+		set.Close()
+		EndShared()
+		require.NoError(t, gpu.Problems())
+		gpu.Close()
+	}
+}

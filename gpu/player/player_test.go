@@ -310,6 +310,6 @@ func TestADriverThatFails(t *testing.T) {
 
 func TestDevicesWithoutThePool(t *testing.T) {
 	_, of := device(t, sim.Options{NoVirtual: true})
-	_, err := Run(context.Background(), of, events(1), Options{Pool: &pool.Options{}})
+	_, err := Run(context.Background(), of, events(1), Options{Pool: &pool.Options{Origin: pool.Virtual}})
 	require.Equal(t, status.Unsupported, status.CodeOf(err))
 }

@@ -45,6 +45,9 @@ func overPools(t *testing.T, test func(t *testing.T, options func() Options)) {
 		t.Run(name+" over a pool", func(t *testing.T) {
 			test(t, func() Options { return Options{Adaptors: adaptors(), Pool: &pool.Options{}} })
 		})
+		t.Run(name+" over whole segments", func(t *testing.T) {
+			test(t, func() Options { return Options{Adaptors: adaptors(), Pool: &pool.Options{Origin: pool.Plain}} })
+		})
 	}
 }
 
@@ -138,7 +141,11 @@ func TestEveryStackOutlivesItsDevice(t *testing.T) {
 		stack := of.Adaptors
 		w, err := newWorldOf(d, 2, of)
 		require.NoError(t, err)
-		for _, fault := range []sim.Fault{{Call: sim.AllocateOrdered, After: 20}, {Call: sim.Map}} { // the second one is a pool's
+		faults := []sim.Fault{{Call: sim.AllocateOrdered, After: 20}, {Call: sim.Map}} // the second one is a pool's
+		if of.Pool != nil && of.Pool.Origin.Whole() {
+			faults = []sim.Fault{{Call: sim.Allocate}}
+		}
+		for _, fault := range faults {
 			fault.Effect = sim.Lose
 			require.NoError(t, d.Inject(fault))
 		}

@@ -24,7 +24,7 @@ type block struct {
 	record *blocks.Record
 	index  uint32
 
-	own    uint64  // the layers' word of its memory
+	own    Own     // the layers' words of its memory
 	freer  int32   // the system's thread that freed it, for the log; 0 = not told
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
 	freeOn *Stream // while Ending

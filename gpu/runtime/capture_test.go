@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 )
 
@@ -282,4 +284,118 @@ func TestThreadsBesideCaptures(t *testing.T) {
 	}
 	threads.Wait()
 	require.NoError(t, s.runtime.Pool().Check())
+}
+
+// Random programs of streams that capture and that do not, on devices that run in an order of their own: what a capture had is
+// nobody else's until it is destroyed, no call breaks one, and work that is ordered is in order.
+func TestRandomCaptures(t *testing.T) {
+	begun, resumed, refused, within := 0, 0, 0, 0
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 33))
+		d, err := sim.New(sim.Options{Memory: 64 * mib, Scheduler: sim.Seeded, Seed: seed + 1})
+		require.NoError(t, err)
+		budget := NewBudget(NewLedger(48 * mib))
+		s, err := sleeperOf(t, d, 4, Options{Pool: &pool.Options{LargeStep: 2 * mib}, Adaptors: []Adaptor{&Statistics{}, budget}})
+		require.NoError(t, err)
+		type memory struct {
+			handle uint64
+			open   bool
+			blocks []sleeping // ever
+		}
+		var all []*memory
+		of := map[*Stream]*memory{}
+		for step := range 200 {
+			stream := random.IntN(4)
+			c := of[s.streams[stream]]
+			switch n := random.IntN(12); {
+			case n < 5:
+				bytes := 1 + random.Uint64N([]uint64{3000, mib, 4 * mib}[random.IntN(3)])
+				handle, address, err := s.allocate(stream, bytes)
+				if err != nil {
+					require.Contains(t, []status.Code{status.Limit, status.OutOfMemory}, status.CodeOf(err), "%v", err)
+					break
+				}
+				b := sleeping{handle: handle, bytes: bytes, address: address}
+				s.live = append(s.live, b)
+				for _, other := range all {
+					for _, had := range other.blocks {
+						overlap := had.address < address+driver.Address(bytes) && address < had.address+driver.Address(had.bytes)
+						require.False(t, overlap && other != c, "seed %d, step %d: memory of another capture", seed, step)
+					}
+				}
+				if c != nil {
+					c.blocks = append(c.blocks, b)
+					within++
+				}
+			case n < 7 && len(s.live) > 0:
+				at := random.IntN(len(s.live))
+				if _, err := Free(s.live[at].handle, s.streams[stream]); err != nil {
+					requireCode(t, status.InvalidState, err)
+					refused++
+					break
+				}
+				s.live = append(s.live[:at], s.live[at+1:]...)
+			case n < 9 && len(s.live) > 0:
+				b := s.live[random.IntN(len(s.live))]
+				if err := s.use(stream, b.handle, b.address, b.bytes, []Access{Read, Write}[random.IntN(2)]); err != nil {
+					requireCode(t, status.InvalidState, err)
+					refused++
+				}
+			case n == 9:
+				s.runtime.Reap()
+			case n == 10 && c == nil:
+				streams := []*Stream{s.streams[stream]}
+				if other := s.streams[(stream+1)%4]; of[other] == nil && random.IntN(2) == 0 {
+					streams = append(streams, other)
+				}
+				var idle *memory
+				for _, ended := range all {
+					if !ended.open && random.IntN(2) == 0 {
+						idle = ended
+					}
+				}
+				if idle == nil {
+					idle = &memory{}
+					if idle.handle, err = BeginCapture(streams...); err != nil {
+						require.Contains(t, []status.Code{status.Limit, status.OutOfMemory}, status.CodeOf(err), "%v", err)
+						break
+					}
+					all = append(all, idle)
+					begun++
+				} else {
+					require.NoError(t, ResumeCapture(idle.handle, streams...))
+					resumed++
+				}
+				idle.open = true
+				for _, each := range streams {
+					of[each] = idle
+					require.NoError(t, d.Capture(0, each.native, true))
+				}
+			case n == 11 && c != nil:
+				for each, in := range of {
+					if in == c {
+						require.NoError(t, d.Capture(0, each.native, false))
+						delete(of, each)
+					}
+				}
+				s.endCaptureOnly(c.handle)
+				c.open = false
+			case n == 11 && len(all) > 0 && !all[0].open:
+				require.NoError(t, DestroyCapture(all[0].handle))
+				all = all[1:]
+			}
+			require.NoError(t, s.runtime.Pool().Check())
+		}
+		for each := range of {
+			require.NoError(t, d.Capture(0, each.native, false))
+		}
+		for _, c := range all {
+			require.NoError(t, DestroyCapture(c.handle))
+		}
+		s.finish()
+		require.Zero(t, budget.State().Charged)
+		require.NoError(t, d.Problems(), "seed %d", seed)
+		d.Close()
+	}
+	assert.Greater(t, min(begun, resumed, refused, within), 50)
 }

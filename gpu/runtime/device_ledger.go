@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -20,8 +21,16 @@ type DeviceLedger struct {
 	peak                    atomic.Uint64
 	asked, helped, returned atomic.Uint64
 
-	mutex    sync.Mutex
-	runtimes []*Runtime
+	mutex   sync.Mutex
+	lenders []lender
+}
+
+// lender has memory of a ledger, and may keep more than it needs: a runtime, or a pool of host memory. No lock is held.
+type lender interface {
+	// giveBack gives back memory that nobody needs, about so many bytes, and says how many these were.
+	giveBack(bytes uint64) uint64
+	// kept is how many bytes pools have, and no block.
+	kept() uint64
 }
 
 // noBudget is the limit of a ledger that has no budget.
@@ -61,21 +70,34 @@ func onLedger(device driver.Device, work func(l *DeviceLedger)) {
 	}
 }
 
-// join makes a runtime one that its device's ledger asks for memory, until leaveLedger.
+// charges is whose ledger a runtime charges: its device's, or that of pinned memory, nil.
+func (r *Runtime) charges() driver.Device {
+	if of := r.options.Pool; of != nil && of.Origin == pool.Pinned {
+		return nil
+	}
+	return r.device
+}
+
+// joinLedger makes a runtime one that its ledger asks for memory, until leaveLedger.
 func joinLedger(r *Runtime) {
-	onLedger(r.device, func(l *DeviceLedger) {
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		r.ledger, l.runtimes = l, append(l.runtimes, r)
+	onLedger(r.charges(), func(l *DeviceLedger) {
+		r.ledger = l
+		l.join(r)
 	})
 }
 
-func leaveLedger(r *Runtime) {
-	onLedger(r.device, func(l *DeviceLedger) {
-		l.mutex.Lock()
-		defer l.mutex.Unlock()
-		l.runtimes = slices.DeleteFunc(l.runtimes, func(other *Runtime) bool { return other == r })
-	})
+func leaveLedger(r *Runtime) { onLedger(r.charges(), func(l *DeviceLedger) { l.leave(r) }) }
+
+func (l *DeviceLedger) join(with lender) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.lenders = append(l.lenders, with)
+}
+
+func (l *DeviceLedger) leave(with lender) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.lenders = slices.DeleteFunc(l.lenders, func(other lender) bool { return other == with })
 }
 
 // forgetLedger ends the ledger of a device that ends.
@@ -113,7 +135,7 @@ type DeviceMemory struct {
 // MemoryOf is what this process has of a device, or of pinned memory, where device is nil.
 func MemoryOf(device driver.Device) (m DeviceMemory) {
 	onLedger(device, func(l *DeviceLedger) {
-		m = DeviceMemory{Charged: l.charged.Load(), Peak: l.peak.Load(), Free: l.free(nil), Runtimes: len(l.all()),
+		m = DeviceMemory{Charged: l.charged.Load(), Peak: l.peak.Load(), Free: l.free(nil), Runtimes: l.runtimes(),
 			Asked: l.asked.Load(), Helped: l.helped.Load(), Returned: l.returned.Load()}
 		if limit := l.limit.Load(); limit != noBudget {
 			m.Budget = limit
@@ -122,18 +144,26 @@ func MemoryOf(device driver.Device) (m DeviceMemory) {
 	return m
 }
 
-func (l *DeviceLedger) all() []*Runtime {
+func (l *DeviceLedger) all() []lender {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return slices.Clone(l.runtimes)
+	return slices.Clone(l.lenders)
 }
 
-// free is how many bytes pools have and no block; without one of the runtimes.
-func (l *DeviceLedger) free(without *Runtime) (bytes uint64) {
-	for _, r := range l.all() {
-		if r != without && r.pool != nil {
-			s := r.pool.Statistics()
-			bytes += s.Reserved - s.Held
+func (l *DeviceLedger) runtimes() (count int) {
+	for _, with := range l.all() {
+		if _, is := with.(*Runtime); is {
+			count++
+		}
+	}
+	return count
+}
+
+// free is how many bytes pools have and no block; without one of the lenders.
+func (l *DeviceLedger) free(without lender) (bytes uint64) {
+	for _, with := range l.all() {
+		if with != without {
+			bytes += with.kept()
 		}
 	}
 	return bytes
@@ -153,11 +183,11 @@ func (l *DeviceLedger) take(bytes uint64) error {
 	return nil
 }
 
-// ask asks all runtimes but one to give back bytes that they do not need. No lock may be held.
-func (l *DeviceLedger) ask(but *Runtime, bytes uint64) (returned uint64) {
-	for _, r := range l.all() {
-		if r != but && returned < bytes {
-			returned += r.giveBack(bytes - returned)
+// ask asks all lenders but one to give back bytes that they do not need. No lock may be held.
+func (l *DeviceLedger) ask(but lender, bytes uint64) (returned uint64) {
+	for _, with := range l.all() {
+		if with != but && returned < bytes {
+			returned += with.giveBack(bytes - returned)
 		}
 	}
 	l.returned.Add(returned)
@@ -167,10 +197,10 @@ func (l *DeviceLedger) ask(but *Runtime, bytes uint64) (returned uint64) {
 // mostAsked ends asking where what is given back is always somebody else's before it can be taken.
 const mostAsked = 4
 
-// help tries again what found too little memory, when other runtimes than one have given back what they do not need. No lock may
-// be held.
-func (l *DeviceLedger) help(but *Runtime, bytes uint64, err error, again func() error) error {
-	others := slices.ContainsFunc(l.all(), func(r *Runtime) bool { return r != but })
+// help tries again what found too little memory, when all lenders but one have given back what they do not need. No lock may be
+// held.
+func (l *DeviceLedger) help(but lender, bytes uint64, err error, again func() error) error {
+	others := slices.ContainsFunc(l.all(), func(with lender) bool { return with != but })
 	if !lacks(err) || !others || bytes > l.limit.Load() {
 		return err
 	}
@@ -194,8 +224,7 @@ func lacks(err error) bool {
 	return code == status.OutOfMemory || code == status.Limit
 }
 
-// giveBack gives the device memory that nobody needs, about so many bytes, and says how many these were. What it fails at, the
-// runtime's own calls will see.
+// giveBack implements lender. What it fails at, the runtime's own calls will see.
 func (r *Runtime) giveBack(bytes uint64) uint64 {
 	if r.enter() != nil {
 		return 0
@@ -212,4 +241,13 @@ func (r *Runtime) giveBack(bytes uint64) uint64 {
 	before := r.pool.Statistics()
 	_ = r.noteLost(r.layer.Trim(before.Reserved - min(before.Reserved, bytes)))
 	return r.pool.Statistics().Trimmed - before.Trimmed
+}
+
+// kept implements lender.
+func (r *Runtime) kept() uint64 {
+	if r.pool == nil {
+		return 0
+	}
+	s := r.pool.Statistics()
+	return s.Reserved - s.Held
 }

@@ -166,30 +166,68 @@ func TestHostMemoryIsCharged(t *testing.T) {
 	w := newPooled(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{})
 	before := MemoryOf(nil).Charged
 	SetDeviceBudget(w.device, 20*mib)
-	SetDeviceBudget(nil, before+1000)
+	SetDeviceBudget(nil, before+2*mib)
 	defer SetDeviceBudget(nil, 0)
 	handle, _, err := w.allocate(0, 5*mib)
 	require.NoError(t, err)
 	managed, err := w.runtime.AllocateHost(driver.Managed, 8*mib)
 	require.NoError(t, err, "the runtime's own pool gives back what it keeps")
 	require.EqualValues(t, 20*mib, MemoryOf(w.device).Charged)
+	require.Equal(t, 1, MemoryOf(w.device).Runtimes)
 	_, err = w.runtime.AllocateHost(driver.Managed, 8*mib)
 	requireCode(t, status.Limit, err)
+	require.NoError(t, w.runtime.FreeHost(driver.Managed, managed))
+	again, _, err := w.allocate(0, 14*mib)
+	require.NoError(t, err, "the pool of managed memory gives back what it keeps")
+	requireCode(t, status.InvalidArgument, w.runtime.FreeHost(driver.Managed, managed))
+	requireCode(t, status.InvalidArgument, w.runtime.FreeHost(driver.Pinned, managed))
+	free(t, again)
+
 	pinned, err := w.runtime.AllocateHost(driver.Pinned, 1000)
 	require.NoError(t, err)
-	_, err = w.runtime.AllocateHost(driver.Pinned, 1)
+	second, err := w.runtime.AllocateHost(driver.Pinned, mib)
+	require.NoError(t, err, "of the same segment")
+	_, err = w.runtime.AllocateHost(driver.Pinned, 2*mib)
 	requireCode(t, status.Limit, err)
+	for _, address := range []driver.Address{pinned, second} {
+		require.NoError(t, w.runtime.FreeHost(driver.Pinned, address))
+	}
+	require.EqualValues(t, before+2*mib, MemoryOf(nil).Charged)
 	require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.Free}))
-	require.Error(t, w.runtime.FreeHost(driver.Pinned, pinned))
-	require.EqualValues(t, before+1000, MemoryOf(nil).Charged)
-	require.NoError(t, w.runtime.FreeHost(driver.Pinned, pinned))
-	require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.Allocate}))
+	require.Error(t, w.runtime.Trim(0))
+	require.EqualValues(t, before+2*mib, MemoryOf(nil).Charged)
+	require.NoError(t, w.runtime.Trim(0))
+	require.Equal(t, before, MemoryOf(nil).Charged)
+	for after := range 3 { // with a step, without, and when all that is free has gone
+		require.NoError(t, w.driver.Inject(sim.Fault{Call: sim.Allocate, After: after}))
+	}
 	_, err = w.runtime.AllocateHost(driver.Pinned, 1000)
 	require.Error(t, err)
 	require.Equal(t, before, MemoryOf(nil).Charged)
-	require.NoError(t, w.runtime.FreeHost(driver.Managed, managed))
 	free(t, handle)
 	SetDeviceBudget(w.device, 0)
+}
+
+// Host memory that is held stays when its runtime ends, and goes back when it is freed.
+func TestHostMemoryOutlivesItsRuntime(t *testing.T) {
+	d, err := sim.New(sim.Options{Memory: 64 * mib})
+	require.NoError(t, err)
+	defer d.Close()
+	w, err := newWorldOf(d, 0, Options{})
+	require.NoError(t, err)
+	before := MemoryOf(nil).Charged
+	address, err := w.runtime.AllocateHost(driver.Pinned, 4096)
+	require.NoError(t, err)
+	gone, err := w.runtime.AllocateHost(driver.Pinned, 3*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.runtime.FreeHost(driver.Pinned, gone))
+	_, err = w.runtime.Close()
+	require.NoError(t, err)
+	require.Equal(t, before+2*mib, MemoryOf(nil).Charged)
+	pinnedBytes(address, 4096)[4095] = 1
+	require.NoError(t, w.runtime.FreeHost(driver.Pinned, address))
+	require.Equal(t, before, MemoryOf(nil).Charged)
+	require.NoError(t, d.Problems())
 }
 
 // What a device has of runtimes that ended is nothing, and nobody remembers it.

@@ -25,7 +25,7 @@ type Guard struct {
 	asked   atomic.Uint64
 
 	mutex      sync.Mutex
-	blocks     map[uint64]*guarded // by Memory.Own: an address may be another block's before the first one's free is done
+	blocks     map[Own]*guarded // by Memory.Own: an address may be another block's before the first one's free is done
 	quarantine []*guarded
 	held       uint64                // bytes in quarantine
 	leaving    map[*Stream][]leaving // out of quarantine, their free queued
@@ -87,7 +87,7 @@ func (r GuardReport) String() string {
 // NewGuard makes a guard.
 func NewGuard(options GuardOptions) *Guard {
 	options.Every = max(1, options.Every)
-	return &Guard{options: options, blocks: make(map[uint64]*guarded), leaving: make(map[*Stream][]leaving)}
+	return &Guard{options: options, blocks: make(map[Own]*guarded), leaving: make(map[*Stream][]leaving)}
 }
 
 // Reports are what was found, the first thousand of them, and how many there were.
@@ -113,7 +113,7 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 		return Memory{}, err
 	}
 	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag,
-		Own: guardedBlocks.Add(1)}}
+		Own: Own{guardedBlocks.Add(1), 0}}}
 	native, device := request.Stream.native, g.device()
 	err = device.Fill(native, real.Address, canaryValue, canaryBytes)
 	if err == nil {

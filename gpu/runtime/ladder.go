@@ -74,7 +74,7 @@ func (r *Runtime) overLimit(bytes uint64) bool {
 
 // missing adds to the error of a request for which there is no memory where that is.
 func (r *Runtime) missing(err error) error {
-	usage, m, budget, others := r.Usage(), MemoryOf(r.device), "none", "unknown"
+	usage, m, budget, others := r.Usage(), MemoryOf(r.charges()), "none", "unknown"
 	if m.Budget > 0 {
 		budget = strconv.FormatUint(m.Budget, 10)
 	}
@@ -83,10 +83,14 @@ func (r *Runtime) missing(err error) error {
 			others = strconv.FormatUint(bytes, 10)
 		}
 	}
+	of := "pinned memory"
+	if r.charges() != nil {
+		of = "device " + strconv.Itoa(r.device.Info().Ordinal)
+	}
 	own := status.Of(err)
-	whole := status.Of(status.Errorf(own.Code, "%s; %d bytes of blocks live, %d pending; this process has %d of device "+
-		"%d, %d free in other pools, budget %s; other processes have %s", own.Text, usage.Live,
-		usage.Pending, m.Charged, r.device.Info().Ordinal, r.ledger.free(r), budget, others))
+	whole := status.Of(status.Errorf(own.Code, "%s; %d bytes of blocks live, %d pending; this process has %d of %s, "+
+		"%d free in other pools, budget %s; other processes have %s", own.Text, usage.Live,
+		usage.Pending, m.Charged, of, r.ledger.free(r), budget, others))
 	whole.Domain, whole.Foreign = own.Domain, own.Foreign
 	return whole
 }

@@ -3,6 +3,8 @@
 package runtime
 
 import (
+	"cmp"
+
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -21,9 +23,12 @@ type Memory struct {
 	Address driver.Address
 	Bytes   uint64 // those that were asked for
 	Tag     Tag
-	Own     uint64 // a layer's own word, which comes back with the memory. A layer that needs one keeps that of the layer below
-	Freer   int32  // the system's thread that freed it, for the log; 0 = this one
+	Own     Own
+	Freer   int32 // the system's thread that freed it, for the log; 0 = this one
 }
+
+// Own are a layer's own words, which come back with the memory. A layer that needs some keeps those of the layer below.
+type Own [2]uint64
 
 // Layer is a source of stream-ordered memory. Adaptors are layers over another: budget, statistics, log, guard, failure hook.
 // They stack in any order. All methods may be called from many goroutines; none may call the runtime back, but through Host.
@@ -124,5 +129,5 @@ func (r *Runtime) Trim(keep uint64) error {
 	}
 	defer r.leave()
 	r.reap()
-	return r.noteLost(r.layer.Trim(keep))
+	return r.noteLost(cmp.Or(r.layer.Trim(keep), r.host.trim()))
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // Pool is a caching allocator as the lowest layer, in place of the device's own stream-ordered memory. It reserves addresses
-// once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool). A block that a
+// once, two ranges of twice the device's memory, and gives segments of them memory and takes it away (core/pool); or its segments
+// are allocations of the driver each (source_whole.go). A block that a
 // stream has freed it has again without the driver; another stream has it when the device has come past the free, or, where there
 // is no other memory, behind an event. Tags that sleep (sleep.go) and captures (capture.go) have partitions with ranges of their
 // own.
@@ -24,6 +25,7 @@ type Pool struct {
 	ledger *DeviceLedger
 	books  *pool.Pool
 	log    *Log                                         // nil = none
+	whole  *wholeSource                                 // nil: segments are virtual memory
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
@@ -44,7 +46,8 @@ type addresses struct {
 	bytes uint64
 }
 
-// poolSpaceBits are those of a memory's own word that say in which space it lies; above them is its size in units.
+// poolSpaceBits are those of a memory's first own word that say in which space it lies; above them is its first unit there. The
+// second word is its size in units.
 const poolSpaceBits = 8
 
 // poolSegment is what gets memory at once.
@@ -56,11 +59,25 @@ func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%i
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical)}
+	if options.Origin == pool.Automatic && !CanPool(info) {
+		options.Origin = pool.Plain
+	}
+	if options.Origin.Whole() {
+		var err error
+		source := (*poolSource)(p)
+		p.whole, err = newWholeSource(device, options, ledger, source.Reap, source.Done)
+		if err != nil {
+			return nil, err
+		}
+		p.whole.noted = p.notedWhole
+		p.books = pool.New(options, p.whole, [pool.Spaces]uint64{wholeBytes, wholeBytes})
+		return p, nil
+	}
 	if !CanPool(info) {
 		return nil, status.Errorf(status.Unsupported, "device %d (%s) has no pool: its virtual memory has a granularity of %d "+
 			"bytes, segments of %d are needed", info.Ordinal, info.Name, info.Granularity, poolSegment)
 	}
-	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical)}
 	// Twice as much as there can be: a long range is bare where short ones are held.
 	bytes, err := p.reserve(0, 2*info.Bytes)
 	if err != nil {
@@ -124,6 +141,9 @@ func (p *Pool) partitionAt(address driver.Address) int {
 
 // addressOf is where units of a space begin.
 func (p *Pool) addressOf(block pool.Block) driver.Address {
+	if p.whole != nil {
+		return p.whole.address(block)
+	}
 	return p.ranges[block.Space].first + driver.Address(block.Offset*pool.Unit)
 }
 
@@ -171,12 +191,16 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 		if err = s.waitFor(point{p.stream(wait.Stream), wait.Mark}); err != nil {
 			err = cmp.Or(err, p.books.Give(wait.Stream, wait.Mark, block))
 		}
+		if status.CodeOf(err) == status.InvalidState { // one of both captures
+			err = status.Errorf(status.OutOfMemory, "%d bytes for stream %d: what is free cannot be had: %v", request.Bytes,
+				s.index, err)
+		}
 	}
 	if err != nil {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
 	return Memory{Address: p.addressOf(block), Bytes: request.Bytes, Tag: request.Tag,
-		Own: block.Count<<poolSpaceBits | uint64(block.Space)}, nil
+		Own: Own{block.Offset<<poolSpaceBits | uint64(block.Space), block.Count}}, nil
 }
 
 // Free implements Layer. The stream is ordered behind all uses: its own work to come may have the memory at once.
@@ -190,9 +214,8 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 
 // block is what the books know memory as. Its size is not always that of the request: a block of a magazine may be larger.
 func (p *Pool) block(memory Memory) pool.Block {
-	space := int(memory.Own % (1 << poolSpaceBits))
-	at := uint64(memory.Address-p.ranges[space].first) / pool.Unit
-	return pool.Block{Space: space, Range: pool.Range{Offset: at, Count: memory.Own >> poolSpaceBits}}
+	at, count := memory.Own[0], memory.Own[1]
+	return pool.Block{Space: int(at % (1 << poolSpaceBits)), Range: pool.Range{Offset: at >> poolSpaceBits, Count: count}}
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.
@@ -205,6 +228,9 @@ func (p *Pool) Trim(keep uint64) error {
 
 // Close implements Layer. The device has done everything.
 func (p *Pool) Close() (first error) {
+	if p.whole != nil {
+		return p.whole.close(p.host.Lost())
+	}
 	p.mutex.Lock()
 	for address, physical := range p.mapped {
 		first = cmp.Or(first, p.device.Unmap(address))
@@ -328,13 +354,29 @@ func (p *poolSource) bareAll(blocks []pool.Block) error {
 }
 
 func (p *poolSource) note(action LogAction, blocks []pool.Block) {
-	if p.log == nil {
-		return
-	}
 	for _, block := range blocks {
-		p.log.note(action, status.OK, &Memory{Address: (*Pool)(p).addressOf(block), Bytes: block.Count * pool.Unit}, nil, 0)
+		(*Pool)(p).note(action, (*Pool)(p).addressOf(block), block.Count*pool.Unit)
 	}
 }
+
+func (p *Pool) note(action LogAction, address driver.Address, bytes uint64) {
+	if p.log != nil {
+		p.log.note(action, status.OK, &Memory{Address: address, Bytes: bytes}, nil, 0)
+	}
+}
+
+// notedWhole notes a segment that is an allocation of the driver.
+func (p *Pool) notedWhole(action LogAction, address driver.Address, bytes uint64) {
+	if action == LogMap {
+		p.made.Add(1)
+	} else {
+		p.ended.Add(1)
+	}
+	p.note(action, address, bytes)
+}
+
+// Whole says whether segments go back whole.
+func (p *Pool) Whole() bool { return p.whole != nil }
 
 // bare takes segments' memory away, for the next segments; all of them or none.
 func (p *poolSource) bare(segments []driver.Address) error {

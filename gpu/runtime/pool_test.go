@@ -164,15 +164,25 @@ func TestMemoryThatDoesNotEnd(t *testing.T) {
 	require.NoError(t, w.runtime.Trim(0))
 }
 
-func TestADeviceWithoutVirtualMemoryHasNoPool(t *testing.T) {
-	d, err := sim.New(sim.Options{NoVirtual: true})
+// A device without virtual memory has a pool of whole segments, unless the program asked for virtual memory.
+func TestADeviceWithoutVirtualMemory(t *testing.T) {
+	d, err := sim.New(sim.Options{NoVirtual: true, NoManaged: true, NoOrdered: true})
 	require.NoError(t, err)
 	defer d.Close()
-	_, err = newWorldOf(d, 0, Options{Pool: &pool.Options{}})
-	requireCode(t, status.Unsupported, err)
+	for _, origin := range []pool.Origin{pool.Virtual, pool.Ordered, pool.Managed} {
+		_, err = newWorldOf(d, 0, Options{Pool: &pool.Options{Origin: origin}})
+		requireCode(t, status.Unsupported, err)
+	}
+	w, err := newWorldOf(d, 1, Options{Pool: &pool.Options{}})
+	require.NoError(t, err)
+	handle, _, err := w.allocate(0, 30*mib)
+	require.NoError(t, err)
+	require.EqualValues(t, 30*mib, w.runtime.Pool().Statistics().Reserved)
+	free(t, handle)
+	require.NoError(t, w.end())
+	require.NoError(t, d.Problems())
 }
 
-// One without stream-ordered memory has.
 func TestAPoolNeedsNoOrderedMemory(t *testing.T) {
 	d, err := sim.New(sim.Options{NoOrdered: true})
 	require.NoError(t, err)

@@ -286,7 +286,7 @@ func (r *Runtime) close() (Leaks, error) {
 	}
 	leaks.Streams = r.streams.leased()
 	r.endHits()
-	err = cmp.Or(err, r.layer.Close(), r.streams.close(), r.events.close())
+	err = cmp.Or(err, r.layer.Close(), r.host.close(r.lost.Load()), r.streams.close(), r.events.close())
 	leaveLedger(r)
 	return leaks, err
 }

@@ -44,10 +44,14 @@ type sleepers struct {
 	copied    atomic.Uint64
 }
 
-// pooled is the runtime's pool. Errors: Unsupported.
+// pooled is the runtime's pool, where it can have partitions. Errors: Unsupported.
 func (r *Runtime) pooled() (*Pool, error) {
 	if r.pool == nil {
 		return nil, status.Errorf(status.Unsupported, "runtime of device %d has no pool", r.device.Info().Ordinal)
+	}
+	if r.pool.whole != nil {
+		return nil, status.Errorf(status.Unsupported, "runtime of device %d has a pool of %v memory, whose segments keep their "+
+			"addresses only with their memory", r.device.Info().Ordinal, r.pool.whole.options.Origin)
 	}
 	return r.pool, nil
 }

@@ -618,3 +618,12 @@ func TestThreadsBesideSleeps(t *testing.T) {
 	require.Positive(t, rounds)
 	require.NoError(t, s.runtime.Pool().Check())
 }
+
+func TestOnlyVirtualMemoryHasPartitions(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{Origin: pool.Plain})
+	tag, err := TagOf("plain")
+	require.NoError(t, err)
+	requireCode(t, status.Unsupported, w.runtime.Partition(tag))
+	_, err = BeginCapture(w.streams[0])
+	requireCode(t, status.Unsupported, err)
+}

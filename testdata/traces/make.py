@@ -32,10 +32,12 @@ def recording(rng: random.Random) -> list[tuple[str, int, int, int]]:
     return events
 
 
-def expected(events: list[tuple[str, int, int, int]]) -> dict[str, Any]:
-    """The events with blocks for addresses, and the most bytes that are live."""
+def expected(events: list[tuple[str, int, int, int]], before: int = 0) -> dict[str, Any]:
+    """The events with blocks for addresses, and the most bytes that are live. The first few were not recorded."""
     blocks: dict[int, int] = {}
     streams: dict[int, int] = {}
+    for _, _, _, stream in events[before:] + events[:before]:
+        streams.setdefault(stream, len(streams))
     found, live, most = [], 0, 0
     count = 0
     for action, address, size, stream in events:
@@ -44,8 +46,8 @@ def expected(events: list[tuple[str, int, int, int]]) -> dict[str, Any]:
             count += 1
         live += size if action == "alloc" else -size
         most = max(most, live)
-        found.append([action == "free", blocks[address], size, streams.setdefault(stream, len(streams))])
-    return {"events": found, "blocks": count, "streams": len(streams), "live": most, "before": 0}
+        found.append([action == "free", blocks[address], size, streams[stream]])
+    return {"events": found, "blocks": count, "streams": len(streams), "live": most, "before": before}
 
 
 def rmm(events: list[tuple[str, int, int, int]]) -> str:
@@ -122,8 +124,8 @@ def snapshot(events: list[tuple[str, int, int, int]], lost: int, reserved: int) 
                 ],
             }
         )
-    want = expected([("alloc", address, size, stream) for address, (size, stream) in sorted(at_loss.items())] + events[lost:])
-    want["before"] = len(at_loss)
+    earlier = [("alloc", address, size, stream) for address, (size, stream) in sorted(at_loss.items())]
+    want = expected(earlier + events[lost:], len(earlier))
     # From the end backwards: 4 MiB came last, 20 MiB went before.
     want["reserved"] = 16 * MIB * len(segments) + reserved
     return {

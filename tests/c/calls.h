@@ -270,6 +270,13 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \
     CALL(mmsb_block_free, MMSB_KIND_BLOCK, ENDS, (handle, 0, NULL)) \
     CALL(mmsb_block_info, MMSB_KIND_BLOCK, ORDINARY, (handle, &a.block_info)) \
+    CALL(mmsb_pool_partition, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0)) \
+    CALL(mmsb_pool_sleep, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0, NULL)) \
+    CALL(mmsb_pool_wake, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0)) \
+    CALL(mmsb_capture_begin, MMSB_KIND_STREAM, ORDINARY, (&handle, 1, &a.number)) \
+    CALL(mmsb_capture_resume, MMSB_KIND_CAPTURE, ORDINARY, (handle, NULL, 0)) \
+    CALL(mmsb_capture_end, MMSB_KIND_CAPTURE, SURVIVES, (handle)) \
+    CALL(mmsb_capture_destroy, MMSB_KIND_CAPTURE, ENDS, (handle)) \
     CALL(mmsb_use_begin, MMSB_KIND_STREAM, ORDINARY, (handle, NULL, 0, &a.number, NULL)) \
     CALL(mmsb_use_end, MMSB_KIND_USE, SURVIVES, (handle)) \
     CALL(mmsb_use_abort, MMSB_KIND_USE, SURVIVES, (handle)) \

@@ -173,6 +173,7 @@ static void options_are_checked(void) {
     REFUSED(options.pool = "limit_mb:1,max_split_size_mb", MMSB_E_INVALID_ARGUMENT);
     CHECK(strstr(mmsb_last_error(), "position 11") != NULL);
     REFUSED(options.pool = "no_such_option:1", MMSB_E_INVALID_ARGUMENT);
+    REFUSED(options.pool = "source:tape", MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.streams = 0, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.log_events = (1 << 24) + 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.guard_quarantine = 1, MMSB_E_INVALID_ARGUMENT);
@@ -262,6 +263,33 @@ static void blocks_come_from_a_pool(void) {
     CHECK_OK(mmsb_context_destroy(d.context));
 }
 
+static void a_pool_has_memory_of_each_source(void) {
+    const char *sources[] = {"source:virtual", "source:plain", "source:ordered", "source:pinned,fallback:pageable",
+                             "source:managed"};
+    for (int i = 0; i < 5; i++) {
+        mmsb_runtime_options_t options = runtime_options();
+        options.pool = sources[i];
+        device_t d = new_device(&options);
+        void *address = NULL;
+        void *second = NULL;
+        mmsb_block_t block = new_block(d.stream, 5 << 20, &address);
+        new_block(d.stream, 5 << 20, &second);
+        CHECK_EQUAL((uintptr_t)second - (uintptr_t)address, 5 << 20);
+        mmsb_use_t use = begin(d.stream, block, MMSB_ACCESS_WRITE);
+        CHECK_OK(mmsb_stream_fill(d.stream, address, 0x5a, 5 << 20));
+        CHECK_OK(mmsb_use_end(use));
+        uint8_t byte = 0;
+        CHECK_OK(mmsb_stream_copy(d.stream, &byte, (uint8_t *)address + (5 << 20) - 1, 1));
+        CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
+        CHECK_EQUAL(byte, 0x5a);
+        if (i >= 3) { /* the host reaches it, too */
+            CHECK_EQUAL(((uint8_t *)address)[4096], 0x5a);
+        }
+        CHECK_EQUAL(stats_of(d.runtime).pool_reserved, 20 << 20);
+        CHECK_OK(mmsb_context_destroy(d.context));
+    }
+}
+
 static mmsb_device_memory_t memory_of(mmsb_context_t context, int32_t device) {
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
@@ -303,7 +331,7 @@ static void a_budget_holds_for_all_runtimes_and_pages_of_a_device(void) {
     CHECK(memory.asked > memory.helped && memory.charged <= 16 << 20 && memory.charged_peak == 16 << 20);
 
     /* A lower budget takes nothing away, and refuses until enough is given back. */
-    CHECK_OK(mmsb_device_budget(d.context, 0, 8 << 20));
+    CHECK_OK(mmsb_device_budget(d.context, 0, 9 << 20));
     CHECK_STATUS(mmsb_block_allocate(d.stream, 1 << 20, 0, 0, &block, &address), MMSB_E_LIMIT);
     CHECK_OK(mmsb_block_free(second, 0, NULL));
     CHECK_OK(mmsb_stream_wait(d.stream, MMSB_WAIT_FOREVER));
@@ -323,16 +351,26 @@ static void a_budget_holds_for_all_runtimes_and_pages_of_a_device(void) {
 static void pinned_memory_has_a_budget(void) {
     mmsb_context_t context = new_simulated_context(1);
     uint64_t before = memory_of(context, MMSB_DEVICE_HOST).charged;
-    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, before + 10000));
+    CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, before + (2 << 20)));
     mmsb_page_options_t where;
     mmsb_page_options_init(&where);
     where.location = MMSB_LOCATION_PINNED;
+    mmsb_page_t pages[100];
     mmsb_page_t page = 0;
-    mmsb_page_t other = 0;
-    CHECK_OK(mmsb_page_create(context, 8192, &where, &page));
-    CHECK_STATUS(mmsb_page_create(context, 8192, &where, &other), MMSB_E_LIMIT);
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(mmsb_page_create(context, 8192, &where, &pages[i])); /* of one segment */
+        CHECK_EQUAL((uintptr_t)mmsb_page_address(pages[i]) % 4096, 0);
+    }
+    CHECK_EQUAL(memory_of(context, MMSB_DEVICE_HOST).charged, before + (2 << 20));
+    CHECK_STATUS(mmsb_page_create(context, 2 << 20, &where, &page), MMSB_E_LIMIT);
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(mmsb_page_destroy(pages[i]));
+    }
+    CHECK_EQUAL(memory_of(context, MMSB_DEVICE_HOST).pool_free, 2 << 20);
+    CHECK_OK(mmsb_page_create(context, 2 << 20, &where, &page));
     CHECK_OK(mmsb_page_destroy(page));
-    CHECK_OK(mmsb_page_create(context, 8192, &where, &other));
+    CHECK_OK(mmsb_context_trim(context, NULL));
+    CHECK_EQUAL(memory_of(context, MMSB_DEVICE_HOST).charged, before);
     CHECK_OK(mmsb_device_budget(context, MMSB_DEVICE_HOST, 0));
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -975,6 +1013,7 @@ int main(void) {
     RUN(options_are_checked);
     RUN(blocks_come_again);
     RUN(blocks_come_from_a_pool);
+    RUN(a_pool_has_memory_of_each_source);
     RUN(a_budget_holds_for_all_runtimes_and_pages_of_a_device);
     RUN(pinned_memory_has_a_budget);
     RUN(streams_are_leased_and_wrapped);

@@ -61,13 +61,21 @@ static void bad_handles_answer_their_codes(void) {
     CHECK_EQUAL(device.use >> 60, MMSB_KIND_USE);
     CHECK_EQUAL(device.runtime >> 60, MMSB_KIND_RUNTIME);
     CHECK_EQUAL(device.reservation >> 60, MMSB_KIND_RESERVATION);
+    CHECK_EQUAL(device.capture >> 60, MMSB_KIND_CAPTURE);
 
-    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,   MMSB_KIND_STREAM,
-                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_RESERVATION};
+    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,    MMSB_KIND_STREAM,
+                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE};
     const uint64_t live[] = {
-        [MMSB_KIND_PAGE] = page,         [MMSB_KIND_CONTEXT] = context,        [MMSB_KIND_TICKET] = ticket,
-        [MMSB_KIND_SNAPSHOT] = snapshot, [MMSB_KIND_STREAM] = device.stream,   [MMSB_KIND_BLOCK] = device.block,
-        [MMSB_KIND_USE] = device.use,    [MMSB_KIND_RUNTIME] = device.runtime, [MMSB_KIND_RESERVATION] = device.reservation,
+        [MMSB_KIND_PAGE] = page,
+        [MMSB_KIND_CONTEXT] = context,
+        [MMSB_KIND_TICKET] = ticket,
+        [MMSB_KIND_SNAPSHOT] = snapshot,
+        [MMSB_KIND_STREAM] = device.stream,
+        [MMSB_KIND_BLOCK] = device.block,
+        [MMSB_KIND_USE] = device.use,
+        [MMSB_KIND_RUNTIME] = device.runtime,
+        [MMSB_KIND_RESERVATION] = device.reservation,
+        [MMSB_KIND_CAPTURE] = device.capture,
     };
     const uint64_t ended[] = {
         [MMSB_KIND_PAGE] = ended_page,
@@ -79,6 +87,7 @@ static void bad_handles_answer_their_codes(void) {
         [MMSB_KIND_USE] = ended_device.use,
         [MMSB_KIND_RUNTIME] = ended_device.runtime,
         [MMSB_KIND_RESERVATION] = ended_device.reservation,
+        [MMSB_KIND_CAPTURE] = ended_device.capture,
     };
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];

@@ -45,9 +45,9 @@ static inline uint64_t check_live(int32_t kind) {
 static inline void check_nothing_lives(void) {
     static int leaked;
     const int64_t end = check_seconds() + (leaked ? 0 : CHECK_PATIENCE);
-    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,     MMSB_KIND_DELTA,
-                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,     MMSB_KIND_BLOCK,
-                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION};
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         int32_t kind = kinds[i];
         uint64_t left;
@@ -124,6 +124,7 @@ typedef struct device_objects {
     void *address; /* of the block's 4096 bytes */
     mmsb_use_t use;
     mmsb_reservation_t reservation;
+    mmsb_capture_t capture; /* that has ended */
 } device_objects_t;
 
 static inline device_objects_t new_device_objects(void) {
@@ -131,8 +132,11 @@ static inline device_objects_t new_device_objects(void) {
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
     options.budget = 1 << 20;
+    options.pool = "";
     REQUIRE_OK(mmsb_runtime_create(o.context, 0, &options, &o.runtime));
     REQUIRE_OK(mmsb_stream_create(o.runtime, 0, &o.stream));
+    REQUIRE_OK(mmsb_capture_begin(&o.stream, 1, &o.capture));
+    REQUIRE_OK(mmsb_capture_end(o.capture));
     REQUIRE_OK(mmsb_block_allocate(o.stream, 4096, 0, 0, &o.block, &o.address));
     const mmsb_access_t access = {.block = o.block, .access = MMSB_ACCESS_READ_WRITE};
     REQUIRE_OK(mmsb_use_begin(o.stream, &access, 1, &o.use, NULL));
@@ -144,6 +148,7 @@ static inline device_objects_t new_device_objects(void) {
 static inline void end_device_objects(const device_objects_t *o) {
     REQUIRE_OK(mmsb_use_end(o->use));
     REQUIRE_OK(mmsb_reservation_destroy(o->reservation, NULL));
+    REQUIRE_OK(mmsb_capture_destroy(o->capture));
     REQUIRE_OK(mmsb_block_free(o->block, 0, NULL));
     REQUIRE_OK(mmsb_stream_destroy(o->stream));
     REQUIRE_OK(mmsb_runtime_destroy(o->runtime));

@@ -26,9 +26,16 @@ static void a_panic_poisons_the_library(void) {
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_INTERNAL);
     CHECK_STATUS(mmsb_test_panic(), MMSB_E_POISONED);
     const uint64_t handles[] = {
-        [MMSB_KIND_PAGE] = page,         [MMSB_KIND_CONTEXT] = context,        [MMSB_KIND_TICKET] = ticket,
-        [MMSB_KIND_SNAPSHOT] = snapshot, [MMSB_KIND_STREAM] = device.stream,   [MMSB_KIND_BLOCK] = device.block,
-        [MMSB_KIND_USE] = device.use,    [MMSB_KIND_RUNTIME] = device.runtime, [MMSB_KIND_RESERVATION] = device.reservation,
+        [MMSB_KIND_PAGE] = page,
+        [MMSB_KIND_CONTEXT] = context,
+        [MMSB_KIND_TICKET] = ticket,
+        [MMSB_KIND_SNAPSHOT] = snapshot,
+        [MMSB_KIND_STREAM] = device.stream,
+        [MMSB_KIND_BLOCK] = device.block,
+        [MMSB_KIND_USE] = device.use,
+        [MMSB_KIND_RUNTIME] = device.runtime,
+        [MMSB_KIND_RESERVATION] = device.reservation,
+        [MMSB_KIND_CAPTURE] = device.capture,
     };
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];

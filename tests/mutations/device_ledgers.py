@@ -20,7 +20,7 @@ DEVICE_LEDGERS = Go(
         ),
         Mutant(
             "failed-stays-charged", "an allocation that the driver refuses stays charged",
-            "Runtime.AllocateHost", "ledger.Give(bytes)", "ledger.Give(0)",
+            "wholeSource.Back", "s.ledger.Give(segment.bytes)", "s.ledger.Give(0)",
         ),
         Mutant(
             "segments-not-charged", "a pool's segments escape the device's budget",
@@ -37,7 +37,7 @@ DEVICE_LEDGERS = Go(
         ),
         Mutant(
             "managed-is-free", "managed memory escapes the device's budget",
-            "Runtime.hostLedger", "kind == driver.Managed", "kind == driver.Managed && false",
+            "Runtime.hostPool", "kind == driver.Pinned", "kind != driver.Managed+9",
         ),
         Mutant(
             "lower-budget-waits", "a lower budget leaves pools what they keep",
@@ -66,6 +66,62 @@ DEVICE_LEDGERS = Go(
             "driver-keeps", "a pool's request fails though the driver keeps freed memory",
             "Runtime.giveBack", "r.device.TrimOrdered(0)", "error(nil)",
             mode="RuntimesGive|TheDriverGives|AskEach|AllNumbers|OwnLimit|ABlockFits|HookMay",
+        ),
+    ),
+)  # fmt: skip
+
+WHOLE_SEGMENTS = Go(
+    name="whole-segments",
+    folders=("core/pool",),
+    package="core/pool",
+    mode="Whole|^TestRandomPrograms$",
+    sound=("Whole|^TestRandomPrograms$",),
+    mutants=(
+        Mutant(
+            "no-gap", "the gap behind a segment is free, and the next one lies there",
+            "space.planWhole", "s.extents.Carve(rest, gap.Offset, gap.Count)", "rest.Count > 0",
+        ),
+        Mutant(
+            "gap-lost", "the gap behind a segment that goes back is nobody's any more",
+            "space.leaveWhole", "s.put(bare, 0, s.gap(r))", "_ = r",
+        ),
+        Mutant(
+            "in-parts", "a part of a segment goes back to the driver",
+            "space.spare", "s.whole[f.Offset] != f.Count", "s.whole[f.Offset] != f.Count && false",
+        ),
+        Mutant(
+            "always-a-step", "a large request has a segment of 20 MiB",
+            "Pool.grow", "b.Count*Unit >= ownSegment", "b.Count*Unit >= 2*ownSegment",
+        ),
+    ),
+)  # fmt: skip
+
+WHOLE_SOURCES = Go(
+    name="whole-sources",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode="Origin|Pageable|HostMemory|Pinned",
+    sound=("Origin|Pageable|HostMemory|Pinned",),
+    mutants=(
+        Mutant(
+            "address-of-the-segment", "all blocks of a segment have its address",
+            "wholeSource.address", "b.Offset*pool.Unit-segment.first*poolSegment", "0*b.Offset",
+        ),
+        Mutant(
+            "whole-not-charged", "segments that go back whole escape the budget",
+            "wholeSource.Back", "s.ledger.take(segment.bytes)", "s.ledger.take(0)",
+        ),
+        Mutant(
+            "pageable-unasked", "pageable memory serves though nobody chose it",
+            "wholeSource.Back", "lacks(err) && s.options.Pageable", "lacks(err)",
+        ),
+        Mutant(
+            "pageable-freed-by-the-driver", "pageable memory counts as given back to the budget",
+            "wholeSource.Bare", "segment.pageable == nil", "segment.pageable == nil || true",
+        ),
+        Mutant(
+            "held-ends-with-the-runtime", "host memory that is freed behind its runtime's end stays",
+            "Runtime.FreeHost", "p.ended.Load()", "p.ended.Load() && false",
         ),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
-from device_ledgers import DEVICE_LEDGERS
+from device_ledgers import DEVICE_LEDGERS, WHOLE_SEGMENTS, WHOLE_SOURCES
 from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
@@ -63,6 +63,8 @@ SUBJECTS: list[Go | C] = [
     SIMULATED_DEVICE,
     LEDGERS,
     DEVICE_LEDGERS,
+    WHOLE_SEGMENTS,
+    WHOLE_SOURCES,
     ENDINGS,
     FAILED_JOURNALS,
     GATE,

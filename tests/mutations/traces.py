@@ -10,7 +10,7 @@ TRACES = Go(
     folders=("core/trace",),
     package="core/trace",
     mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
-    sound=("^TestFiles|^TestLines|^TestS|^TestTracesThatAreCutOff$|^TestWays|^TestPickles|^TestValues|^TestWhatAPickle",),
+    sound=("^TestFiles|^TestLines|^TestS|^TestTraces|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
     mutants=(
         Mutant(
             "taken-twice", "a block is taken where another one is live",
@@ -32,11 +32,21 @@ TRACES = Go(
         ),
         Mutant(
             "beginning-forgotten", "blocks that are live at the end without an event are not there",
-            "builder.before", "if !seen[block.address] {", "if !seen[block.address] && block.bytes == 0 {",
+            "readPyTorch", "if b.seen[block.address] {", "if b.seen[block.address] || block.bytes > 0 {",
         ),
         Mutant(
             "beginning-anywhere", "each free without an allocation is taken for one of the lost beginning",
-            "builder.before", "e.means == givesBlock && !seen[e.address]", "e.means == givesBlock",
+            "builder.give", "b.seen == nil || b.seen[address]", "b.seen == nil",
+        ),
+        Mutant(
+            "beginning-of-all", "a CSV may always have lost its beginning",
+            "readCSV", "options.Lost)", "options.Lost || true)",
+            mode="^TestLinesThatAreWrong$",
+        ),
+        Mutant(
+            "blocks-not-moved", "frees name other blocks where some were there before",
+            "builder.finish", "e.Block += uint32(count)", "e.Block += 0",
+            mode="^TestALostBeginning$",
         ),
         Mutant(
             "reserved-forwards", "what segments took and gave counts the wrong way",

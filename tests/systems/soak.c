@@ -386,6 +386,7 @@ static const sampled_t table[] = {{"rss", 1.15, 16 << 20},
                                   {"uses", 1, 4},
                                   {"runtimes", 1, 6},
                                   {"reservations", 1, 0},
+                                  {"captures", 1, 0},
                                   {"store bytes", 1.1, 16 << 20},
                                   {"store snapshots", 1, 8}};
 enum { SAMPLED = sizeof table / sizeof table[0] };
@@ -425,9 +426,9 @@ static uint64_t descriptors(void) {
 }
 
 static void sample(uint64_t *values) {
-    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,     MMSB_KIND_DELTA,
-                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,     MMSB_KIND_BLOCK,
-                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION};
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE};
     mmsb_memory_usage_t usage;
     mmsb_memory_usage_init(&usage);
     REQUIRE_OK(mmsb_memory_usage(&usage));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import ctypes
 import gc
 import os
 import pickle
@@ -82,6 +83,19 @@ def test_blocks_come_from_a_pool(sim: mmsb.Context) -> None:
         assert plain.stats().pool_reserved == 0
 
 
+@pytest.mark.parametrize("source", ["virtual", "plain", "ordered", "pinned", "managed"])
+def test_a_pool_has_memory_of_each_source(sim: mmsb.Context, source: str) -> None:
+    with sim.create_runtime(pool=f"source:{source}") as runtime, runtime.stream() as stream:
+        block = stream.allocate(3 << 20)
+        stream.write(block, b"x" * (3 << 20))
+        assert stream.read(block, 1, (3 << 20) - 1) == b"x"
+        if source in ("pinned", "managed"):
+            assert ctypes.string_at(block.address + 7, 2) == b"xx"
+        assert runtime.stats().pool_reserved == 20 << 20
+        with pytest.raises(mmsb.InvalidArgumentError, match="position 7"):
+            sim.create_runtime(pool="source:tape")
+
+
 @pytest.mark.filterwarnings("ignore::mmsb.SimulatedDeviceWarning")
 def test_runtimes_and_pages_share_the_budget_of_a_device(sim: mmsb.Context) -> None:
     sim.set_device_budget(32 << 20)
@@ -114,13 +128,16 @@ def test_runtimes_and_pages_share_the_budget_of_a_device(sim: mmsb.Context) -> N
 @pytest.mark.filterwarnings("ignore::mmsb.SimulatedDeviceWarning")
 def test_pinned_pages_have_a_budget(sim: mmsb.Context) -> None:
     before = sim.device_memory(None).charged
-    sim.set_device_budget(before + 10000, None)
+    sim.set_device_budget(before + (2 << 20), None)
     try:
-        page = sim.create_page(8192, location="pinned")
+        pages = [sim.create_page(8192, location="pinned") for _ in range(10)]
+        assert sim.device_memory(None).charged == before + (2 << 20)
         with pytest.raises(mmsb.LimitError):
-            sim.create_page(8192, location="pinned")
-        page.destroy()
-        sim.create_page(8192, location="pinned").destroy()
+            sim.create_page(2 << 20, location="pinned")
+        sim.destroy_pages(pages)
+        sim.create_page(2 << 20, location="pinned").destroy()
+        sim.trim()
+        assert sim.device_memory(None).charged == before
     finally:
         sim.set_device_budget(0, None)
     assert sim.device_memory(None).budget == 0

@@ -14,8 +14,8 @@ POOL = "large_segment_size_mb:2"
 
 @pytest.fixture
 def runtime() -> Iterator[mmsb.Runtime]:
-    options = {"simulated_devices": 1, "simulated_memory": 64 * MIB}
-    with mmsb.Context(simulate="always", **options) as context, context.create_runtime(pool=POOL) as made:
+    simulated = mmsb.Context(simulate="always", simulated_devices=1, simulated_memory=64 * MIB)
+    with simulated as context, context.create_runtime(pool=POOL) as made:
         made.partition("weights", "cache")
         yield made
 

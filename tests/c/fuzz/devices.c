@@ -25,7 +25,7 @@ static struct {
     uint64_t live, ended_blocks; /* bytes; handles that are stale: the last one */
     mmsb_stream_t ended_stream;
     mmsb_use_t ended_use;
-    int budgeted, logged, pooled;
+    int budgeted, logged, pooled, guarded;
 } device;
 
 /* A handle that is none of this kind any more or never was. */
@@ -324,15 +324,109 @@ static void device_runtime(void) {
     }
 }
 
+static void device_sleep(void) {
+    mmsb_tag_t tags[2];
+    void *address = NULL;
+    mmsb_block_t block = UNTOUCHED;
+    mmsb_sleep_options_t how;
+    mmsb_sleep_options_init(&how);
+    CALL(mmsb_tag_of("sleeper", &tags[0]), MMSB_OK);
+    CALL(mmsb_tag_of("never declared", &tags[1]), MMSB_OK);
+    CALL(mmsb_pool_partition(device.runtime, tags[0]), device.pooled ? MMSB_OK : MMSB_E_UNSUPPORTED);
+    if (!device.pooled || device.guarded) {
+        CALL(mmsb_pool_sleep(device.runtime, tags, 1, NULL), MMSB_E_UNSUPPORTED);
+        CALL(mmsb_pool_wake(device.runtime, tags, 1), MMSB_E_UNSUPPORTED);
+        return;
+    }
+    if (device.budgeted && device.live > BUDGET / 2) {
+        return;
+    }
+    uint64_t size = 1 + below(BUDGET / 2);
+    uint8_t value = (uint8_t)below(256), found = (uint8_t)~value;
+    mmsb_stream_t stream = any_stream();
+    CALL(mmsb_block_allocate(stream, size, tags[0], 0, &block, &address), MMSB_OK);
+    mmsb_access_t access = {block, MMSB_ACCESS_READ_WRITE, 0};
+    mmsb_use_t use = UNTOUCHED;
+    CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_OK);
+    CALL(mmsb_stream_fill(stream, address, value, size), MMSB_OK);
+    CALL(mmsb_pool_sleep(device.runtime, tags, 1, NULL), MMSB_E_BUSY);
+    CALL(mmsb_use_end(use), MMSB_OK);
+    how.mode = MMSB_SLEEP_DROP + (int32_t)below(3);
+    how.folder = how.mode == MMSB_SLEEP_FILE ? "/tmp" : NULL;
+    CALL(mmsb_pool_sleep(device.runtime, tags, 2, &how), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_pool_wake(device.runtime, tags, 1), MMSB_E_INVALID_STATE);
+    CALL(mmsb_pool_sleep(device.runtime, tags, 1, &how), MMSB_OK);
+    CALL(mmsb_pool_sleep(device.runtime, tags, 1, &how), MMSB_E_INVALID_STATE);
+    CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_E_INVALID_STATE);
+    mmsb_block_info_t info;
+    mmsb_block_info_init(&info);
+    CALL(mmsb_block_info(block, &info), MMSB_OK);
+    SAME(info.asleep == 1 && info.address == address, 1);
+    int freed = chance(30);
+    if (freed) {
+        CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
+    }
+    CALL(mmsb_pool_wake(device.runtime, tags, 1), MMSB_OK);
+    if (!freed) {
+        CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_OK);
+        CALL(mmsb_stream_copy(stream, &found, (uint8_t *)address + below(size), 1), MMSB_OK);
+        CALL(mmsb_use_end(use), MMSB_OK);
+        CALL(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER), MMSB_OK);
+        SAME(how.mode == MMSB_SLEEP_DROP ? value : found, value);
+        CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
+    }
+    device.ended_use = use;
+    device.ended_blocks = block;
+}
+
+static void device_capture(void) {
+    mmsb_capture_t capture = UNTOUCHED;
+    mmsb_stream_t stream = any_stream();
+    mmsb_stream_t streams[] = {stream, stream};
+    CALL(mmsb_capture_begin(streams, 0, &capture), MMSB_E_INVALID_ARGUMENT);
+    CALL(mmsb_capture_begin(streams, 2, &capture), device.pooled ? MMSB_E_INVALID_ARGUMENT : MMSB_E_UNSUPPORTED);
+    CALL(mmsb_capture_begin(NULL, 1, &capture), MMSB_E_INVALID_ARGUMENT);
+    if (CALL(mmsb_capture_begin(streams, 1, &capture), device.pooled ? MMSB_OK : MMSB_E_UNSUPPORTED) != MMSB_OK) {
+        SAME(capture, UNTOUCHED);
+        return;
+    }
+    void *first = NULL, *second = NULL;
+    mmsb_block_t block = UNTOUCHED;
+    uint64_t size = 1 + below(1000);
+    int twice = !device.guarded && (!device.budgeted || device.live + size <= BUDGET);
+    for (int i = 0; i < 2 * twice; i++) {
+        CALL(mmsb_block_allocate(stream, size, 0, 0, &block, i == 0 ? &first : &second), MMSB_OK);
+        CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
+        device.ended_blocks = block;
+        if (device.budgeted) { /* what was freed in it is pending until its end */
+            break;
+        }
+    }
+    SAME(second == NULL || first == second, 1);
+    CALL(mmsb_capture_resume(capture, streams, 1), MMSB_E_INVALID_STATE);
+    CALL(mmsb_stream_wait(stream, 0), MMSB_E_INVALID_STATE);
+    CALL(mmsb_stream_destroy(stream), MMSB_E_INVALID_STATE);
+    CALL(mmsb_capture_end(capture), MMSB_OK);
+    CALL(mmsb_capture_end(capture), MMSB_E_INVALID_STATE);
+    if (chance(50)) {
+        CALL(mmsb_capture_resume(capture, streams, 1), MMSB_OK);
+    }
+    CALL(mmsb_capture_destroy(capture), MMSB_OK);
+    CALL(mmsb_capture_destroy(capture), MMSB_E_STALE_HANDLE);
+    CALL(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER), MMSB_OK);
+}
+
 void fuzz_device(void) {
-    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,   device_look,
-                                          device_use,      device_use,      device_stream, device_runtime};
+    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,    device_look,  device_use,
+                                          device_use,      device_stream,   device_runtime, device_sleep, device_capture};
     mmsb_context_t context = contexts[any_context()].handle;
     mmsb_device_info_t devices[2];
     size_t count = UNTOUCHED;
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
+    static const char *const pools[] = {"", "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5", "source:plain",
+                                        "source:ordered,large_segment_size_mb:2", "source:managed"};
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
     if (chance(20)) {
@@ -372,9 +466,10 @@ void fuzz_device(void) {
     device.logged = chance(50);
     options.budget = device.budgeted ? BUDGET : 0;
     options.log_events = device.logged ? 1 + below(100) : 0;
-    options.guard_every = chance(30) ? 1 + below(3) : 0;
+    device.guarded = chance(30);
+    options.guard_every = device.guarded ? 1 + below(3) : 0;
     device.pooled = chance(50);
-    options.pool = !device.pooled ? NULL : chance(50) ? "" : "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5";
+    options.pool = !device.pooled ? NULL : pools[below(sizeof pools / sizeof pools[0])];
     CALL(mmsb_runtime_create(context, 0, &options, &device.runtime), MMSB_OK);
     uint64_t most = chance(50) ? 0 : UINT64_MAX - below(1000); /* which admits everything */
     CALL(mmsb_device_budget(context, 0, most), MMSB_OK);

@@ -92,6 +92,8 @@ the host only where it is written, which a replay does not. Ctrl-C ends it witho
 	memory := c.Flags().String("memory", "80GiB", "give the simulated device `SIZE` bytes, like 24GiB")
 	c.Flags().IntVar(&on.Ordinal, "device", -1, "replay on device `N` of the driver")
 	recorded := c.Flags().Int("recorded-device", -1, "replay what device `N` of a snapshot of several recorded")
+	lost := c.Flags().Bool("lost-beginning", false,
+		"take what a CSV frees without an allocation for allocated before, as in a log that was full")
 	compare := c.Flags().Bool("compare", false, "put two or more CONFIGURATIONs side by side")
 	tune := c.Flags().Bool("tune", false, "try configurations, and print the best")
 	c.MarkFlagsMutuallyExclusive("memory", "device")
@@ -116,7 +118,7 @@ the host only where it is written, which a replay does not. Ctrl-C ends it witho
 			return err
 		}
 		p := replays{run: r, path: arguments[0], on: on}
-		if err := p.all(names, *recorded); err != nil {
+		if err := p.all(names, trace.Options{Device: *recorded, Lost: *lost}); err != nil {
 			return err
 		}
 		if *tune {
@@ -191,7 +193,7 @@ type replays struct {
 }
 
 // all reads the trace and replays it under each configuration.
-func (p *replays) all(names []string, recorded int) error {
+func (p *replays) all(names []string, of trace.Options) error {
 	configurations := make([]*pool.Options, len(names))
 	for number, name := range names {
 		var err error
@@ -202,7 +204,7 @@ func (p *replays) all(names []string, recorded int) error {
 	if p.Replay == nil {
 		return status.Errorf(status.Unsupported, "cannot replay a trace: this mmsb was built without C")
 	}
-	if err := p.read(recorded); err != nil {
+	if err := p.read(of); err != nil {
 		return err
 	}
 	for number, name := range names {
@@ -220,7 +222,7 @@ func (p *replays) all(names []string, recorded int) error {
 	return nil
 }
 
-func (p *replays) read(recorded int) error {
+func (p *replays) read(of trace.Options) error {
 	source, err := file.Open(p.FS, p.path)
 	if err != nil {
 		return err
@@ -230,7 +232,7 @@ func (p *replays) read(recorded int) error {
 	defer bar.clear()
 	size := source.Size()
 	from := &metered{Reader: io.NewSectionReader(source, 0, size), read: func(done uint64) { bar.bytes(done, uint64(size)) }}
-	if p.trace, err = trace.Read(from, trace.Options{Device: recorded}); err != nil {
+	if p.trace, err = trace.Read(from, of); err != nil {
 		return status.Errorf(status.CodeOf(err), "%s: %s", p.path, status.Of(err).Text)
 	}
 	return nil
