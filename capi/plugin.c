@@ -11,7 +11,8 @@ mmsb_status_t mmsb_plugin_allocate(mmsb_runtime_t runtime, uint64_t bytes, void 
 
 mmsb_status_t mmsb_plugin_free(void *address, void *stream) {
     DOOR_ENTER_TO_END();
-    DOOR_BYTES(address);
+    if (!address)
+        return MMSB_OK;
     return mmsbgo_plugin_free((uintptr_t)address, (uintptr_t)stream);
 }
 

@@ -1885,6 +1885,7 @@ typedef struct mmsb_runtime_options {
      * default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and managed (as
      * UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With source:pinned
      * fallback:pageable lets other host memory serve where pinned memory is missing; kernels do not reach that, copies do.
+     * slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB; above that as without.
      * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
      * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do
      * not reach such memory; copies do. */
@@ -1941,15 +1942,16 @@ typedef struct mmsb_runtime_stats {
     uint64_t charged_peak;      /* largest value of charged */
     uint64_t refusals;          /* allocations and reservations that the budget refused */
     uint64_t reports;           /* writes outside of live blocks that the guard found; the library's log has the first 1000 */
-    uint64_t pool_reserved;     /* bytes of the pool's segments; without a pool the five fields are 0 */
+    uint64_t pool_reserved;     /* bytes of the pool's segments; without a pool the six fields are 0 */
     uint64_t pool_held;         /* bytes of these that blocks have, rounded up; not those of blocks that were freed */
     uint64_t pool_largest_free; /* bytes of the largest free piece; what is free in other places can be moved there */
     uint64_t pool_moved;        /* bytes of segments that were moved, or given back, since the runtime began */
     uint64_t pool_retries;      /* how often memory was missing until all free segments were moved */
+    uint64_t pool_misses;       /* allocations for which segments had to get memory; all others were hits */
     uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
     uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
     uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
-    uint64_t reserved[3];
+    uint64_t reserved[2];
 } mmsb_runtime_stats_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2261,7 +2263,7 @@ MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
 MMSB_API mmsb_status_t mmsb_plugin_allocate(mmsb_runtime_t runtime, uint64_t bytes, void *stream, int32_t kind, void **address);
 
 /* Frees memory behind all work of the stream so far, and behind the work that was recorded. A segment is freed behind all work of
- * the device, and stream is ignored. A failed call leaves the memory as it was.
+ * the device, and stream is ignored. NULL does nothing. A failed call leaves the memory as it was.
  * Errors: MMSB_E_NOT_FOUND (not from these functions, or freed), MMSB_E_STALE_HANDLE (its runtime has ended, and the memory with
  * it), MMSB_E_INVALID_HANDLE (no stream of the device), MMSB_E_DEVICE. Threads: any. Blocks: for a segment until the device has
  * done all queued work, else no. Since 0.1. */

@@ -22,6 +22,8 @@ const (
 	segmentBytes = 2 * mib // that get memory, and lose it, at once; also the least that the range of small requests grows by
 	largeStep    = 20 * mib
 
+	smallestSlab, largestSlab, slabFactor = 4 << 10, 4 * mib, 4
+
 	// mostBytes is PyTorch's bound: what is more is a mistake, and cannot be rounded.
 	mostBytes = 1 << 60
 
@@ -35,6 +37,8 @@ type Options struct {
 	Origin Origin
 	// Pageable: host memory that is not pinned serves where pinned memory is missing.
 	Pageable bool
+	// Slabs: requests take 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB, whatever fits; larger ones as without.
+	Slabs bool
 	// Limit is the most bytes that have memory; 0: none but the device's.
 	Limit uint64
 	// LargeStep is by how many bytes the range of large requests grows at least, where Slack allows; 0: 20 MiB.
@@ -60,6 +64,13 @@ func (o *Options) defaults() {
 func (o *Options) Round(bytes uint64) (uint64, error) {
 	if bytes == 0 || bytes >= mostBytes {
 		return 0, status.Errorf(status.InvalidSize, "size of the block is %d; 1 to %d bytes can be", bytes, uint64(mostBytes-1))
+	}
+	if o.Slabs && bytes <= largestSlab {
+		slab := uint64(smallestSlab)
+		for slab < bytes {
+			slab *= slabFactor
+		}
+		return slab, nil
 	}
 	if n := o.divisions(bytes); n > 1 && bytes > Unit*uint64(n) {
 		step := uint64(1) << (bits.Len64(bytes-1) - 1) / uint64(n)
@@ -202,6 +213,10 @@ var options = map[string]func(p *parser, o *Options) error{
 		value, err := p.number(1, mostBytes/mib, ",")
 		o.Limit = value * mib
 		return err
+	},
+	"slabs": func(p *parser, o *Options) error {
+		o.Slabs = true
+		return p.oneOf("true")
 	},
 	"source": func(p *parser, o *Options) error {
 		begin := p.at

@@ -92,3 +92,25 @@ func TestRound(t *testing.T) {
 		assert.Equal(t, want, rounded, "%d", bytes)
 	}
 }
+
+func TestSlabs(t *testing.T) {
+	o, err := Parse("slabs:true")
+	require.NoError(t, err)
+	for bytes, want := range map[uint64]uint64{
+		1: 4096, 4096: 4096, 4097: 16384, 65536: 65536, 65537: 262144, mib: mib, mib + 1: 4 * mib, 4 * mib: 4 * mib,
+		4*mib + 1: 4*mib + 512, 9 * mib: 9 * mib,
+	} {
+		rounded, err := o.Round(bytes)
+		require.NoError(t, err)
+		assert.Equal(t, want, rounded, "%d", bytes)
+	}
+	w := newWorld(t, o, 64*mib, 128*mib, 1)
+	for _, bytes := range []uint64{100, 5000, mib + 1, 4*mib + 1} {
+		for range 3 {
+			require.NoError(t, w.take(0, bytes))
+			w.give(0, 0)
+		}
+	}
+	require.Equal(t, uint64(2), w.Statistics().Misses, "one for each range of addresses")
+	w.check()
+}

@@ -51,7 +51,7 @@ type Pool struct {
 	flows [Spaces]flow // of all partitions; under books
 	peaks flow
 
-	counts struct{ grown, moved, trimmed, waits, failures, retries atomic.Uint64 }
+	counts struct{ grown, moved, trimmed, waits, failures, retries, misses atomic.Uint64 }
 }
 
 // Block is what the pool gave. Each partition has spaces of its own, numbered on from those of the one before.
@@ -150,6 +150,7 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		}
 	}
 	if err == nil {
+		p.counts.misses.Add(1)
 		return Wait{}, nil
 	}
 	p.books.Lock()
@@ -370,13 +371,14 @@ type Statistics struct {
 	Sleeping                    uint64 // of segments that lost their memory until their partition wakes; not among the others
 	Grown, Moved, Trimmed       uint64 // bytes that got memory, and that lost it, of these because of Trim
 	Waits, Retries, Failures    uint64
+	Misses                      uint64 // blocks for which segments had to get memory
 }
 
 // Statistics are those of now.
 func (p *Pool) Statistics() Statistics {
 	c := &p.counts
 	s := Statistics{Grown: c.grown.Load(), Moved: c.moved.Load(), Trimmed: c.trimmed.Load(), Waits: c.waits.Load(),
-		Retries: c.retries.Load(), Failures: c.failures.Load()}
+		Retries: c.retries.Load(), Failures: c.failures.Load(), Misses: c.misses.Load()}
 	p.books.Lock()
 	defer p.books.Unlock()
 	all := p.sum()

@@ -335,6 +335,37 @@ func TestPointersOfStreamsComeAgain(t *testing.T) {
 	require.Less(t, len(pointers), 100, "no pointer came again")
 }
 
+// A stream of the library's has the pointer of one that others have destroyed, and that was not forgotten: who forgets it then does
+// not end the new one.
+func TestAStreamHasThePointerOfAForeignOne(t *testing.T) {
+	d, library := openFake(t)
+	s := newSession(t, d, library)
+	before := library.Current()
+	library.SetCurrent(s.device.Handle())
+	defer library.SetCurrent(before)
+	memory, err := s.device.Allocate(driver.Pinned, 4096)
+	require.NoError(t, err)
+	gone := library.NewStream()
+	foreign, err := s.device.ForeignStream(gone)
+	require.NoError(t, err)
+	library.EndStream(gone)
+	var made []driver.Stream
+	for len(made) == 0 || made[len(made)-1] != foreign {
+		require.Less(t, len(made), 1000, "the pointer does not come again")
+		stream, err := s.device.CreateStream(0)
+		require.NoError(t, err)
+		made = append(made, stream)
+	}
+	require.NoError(t, s.device.DestroyStream(foreign))
+	require.NoError(t, s.device.Fill(foreign, memory, 1, 4096))
+	for _, stream := range made {
+		require.NoError(t, s.device.DestroyStream(stream))
+	}
+	fails(t, s.device.Fill(foreign, memory, 1, 4096), status.InvalidHandle)
+	require.NoError(t, s.device.Synchronize())
+	require.NoError(t, s.device.Free(driver.Pinned, memory))
+}
+
 // Threads' own default streams are ordered with others by events.
 func TestDefaultStreamsOfThreads(t *testing.T) {
 	d, library := openFake(t)

@@ -59,9 +59,15 @@ func (d *device) holdAnyEvent(event driver.Event) (*object, error) {
 	return d.hold(&d.driver.events, uintptr(event), "%#x is not an event")
 }
 
-// addStream lists a stream that has one user.
+// addStream lists a stream that has one user, and those that have not forgotten a stream of others which had the pointer before:
+// each calls DestroyStream. The lock foreign is held.
 func (d *device) addStream(handle uintptr, end func() error) {
-	d.streams.add(&object{device: d, handle: handle, end: end, users: 1})
+	users := 1
+	if gone := d.streams.hold(handle); gone != nil {
+		users += gone.users
+		gone.release()
+	}
+	d.streams.add(&object{device: d, handle: handle, end: end, users: users})
 }
 
 // CreateStream makes a stream that does not wait for the default one.
@@ -73,6 +79,8 @@ func (d *device) CreateStream(priority int) (driver.Stream, error) {
 	if outcome := C.mmsb__cuda_create_stream(d.c, C.int(priority), &stream); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "cannot create a stream of priority %d", priority)
 	}
+	d.foreign.Lock()
+	defer d.foreign.Unlock()
 	d.addStream(uintptr(stream), func() error {
 		return d.check(C.mmsb__cuda_destroy_stream(d.c, stream), "cannot destroy stream %#x", uintptr(stream))
 	})
@@ -90,19 +98,19 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	case uintptr(driver.PerThread):
 		return 0, d.refuse(status.Unsupported, "per-thread default stream cannot be used: it is another stream in each thread")
 	}
-	d.foreign.Lock()
-	defer d.foreign.Unlock()
-	if held := d.streams.hold(handle); held != nil {
-		defer held.release()
-		held.users++
-		return driver.Stream(handle), nil
-	}
 	var context C.uintptr_t
 	if outcome := C.mmsb__cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "cannot query the context of stream %#x", handle)
 	}
 	if uintptr(context) != d.Handle() {
 		return 0, d.refuse(status.InvalidHandle, "stream %#x does not belong to this device's primary context", handle)
+	}
+	d.foreign.Lock()
+	defer d.foreign.Unlock()
+	if held := d.streams.hold(handle); held != nil {
+		defer held.release()
+		held.users++
+		return driver.Stream(handle), nil
 	}
 	d.addStream(handle, func() error { return nil })
 	return driver.Stream(handle), nil

@@ -9,35 +9,33 @@ import (
 	"libmmsb/gpu/runtime"
 )
 
-// ledgerOf is a device of the set, or nil for the pinned memory of the host, as runtime.MemoryOf takes it.
-func (s *Set) ledgerOf(ordinal int) (driver.Device, error) {
+// onLedger calls work with a device of the set, or with nil for the pinned memory of the host, as runtime.MemoryOf takes it. The
+// set does not end meanwhile. Errors: StaleHandle, NoDevice, Device.
+func (s *Set) onLedger(ordinal int, work func(device driver.Device)) error {
 	d, err := s.enter()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer s.users.RUnlock()
-	if ordinal == abi.DeviceHost {
-		return nil, nil
+	var device driver.Device
+	if ordinal != abi.DeviceHost {
+		if device, err = d.Open(ordinal); err != nil {
+			return err
+		}
 	}
-	return d.Open(ordinal)
+	work(device)
+	return nil
 }
 
-// SetBudget sets how many bytes of a device this process takes at most; 0: any number. Errors: StaleHandle, NoDevice, Device.
+// SetBudget sets how many bytes of a device this process takes at most; 0: any number. Errors: as onLedger.
 func (s *Set) SetBudget(ordinal int, bytes uint64) error {
-	device, err := s.ledgerOf(ordinal)
-	if err == nil {
-		runtime.SetDeviceBudget(device, bytes)
-	}
-	return err
+	return s.onLedger(ordinal, func(device driver.Device) { runtime.SetDeviceBudget(device, bytes) })
 }
 
-// Memory is what this process has of a device. Errors: as SetBudget.
-func (s *Set) Memory(ordinal int) (runtime.DeviceMemory, error) {
-	device, err := s.ledgerOf(ordinal)
-	if err != nil {
-		return runtime.DeviceMemory{}, err
-	}
-	return runtime.MemoryOf(device), nil
+// Memory is what this process has of a device. Errors: as onLedger.
+func (s *Set) Memory(ordinal int) (m runtime.DeviceMemory, err error) {
+	err = s.onLedger(ordinal, func(device driver.Device) { m = runtime.MemoryOf(device) })
+	return m, err
 }
 
 // othersUse is runtime.Others: what the telemetry tells.

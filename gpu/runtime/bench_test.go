@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/pool"
 	"libmmsb/gpu/sim"
 )
 
@@ -57,4 +58,40 @@ func BenchmarkUse(b *testing.B) {
 	b.StopTimer()
 	_, err = freeBlock(handle, nil)
 	require.NoError(b, err)
+}
+
+// On streams of others: of the runtime's own, of one that lasts, and of one that may be destroyed after each call.
+func BenchmarkStreamsOfOthers(b *testing.B) {
+	w := newPooled(b, sim.Options{Memory: 1 << 30, Unchecked: true}, 1, pool.Options{})
+	native := uintptr(w.streams[0].native)
+	for _, c := range []struct {
+		name string
+		pair func() error
+	}{
+		{"own", func() error {
+			handle, _, err := w.allocate(0, 4096)
+			if err == nil {
+				_, err = Free(handle, nil)
+			}
+			return err
+		}},
+		{"lasting", func() error { return w.pairOn(native, true) }},
+		{"passing", func() error { return w.pairOn(native, false) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for range b.N {
+				if err := c.pair(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func (w *world) pairOn(native uintptr, lasting bool) error {
+	handle, _, err := w.runtime.AllocateOn(native, lasting, Request{Bytes: 4096})
+	if err == nil {
+		err = w.runtime.FreeOn(handle, native, lasting)
+	}
+	return err
 }

@@ -3,6 +3,8 @@
 package runtime
 
 import (
+	"math"
+	"slices"
 	"sync"
 
 	"libmmsb/core/log"
@@ -15,6 +17,9 @@ type foreignTable struct {
 	mutex   sync.RWMutex
 	streams map[uintptr]metStream
 	shadows map[*Stream]*Stream // the runtime's, one beside each stream that was recorded: see FreeOn
+	spare   []*Stream           // shadows of streams that were forgotten
+	gone    []*Stream           // that somebody may still have to wait for
+	past    *recordedEvent      // nil = none yet; what is behind it is done: of streams that were forgotten
 }
 
 // metStream is a stream as it was met. Pointers of streams that were destroyed come again, numbers of streams never do.
@@ -62,13 +67,15 @@ func (r *Runtime) meet(native uintptr, id uint64) (*Stream, error) {
 			return nil, err
 		}
 		delete(t.streams, native)
+		t.gone = append(t.gone, met.stream)
+		t.gone = slices.DeleteFunc(t.gone, r.forget)
 	}
 	listed, err := r.device.ForeignStream(native)
 	if err != nil {
 		return nil, r.noteLost(err)
 	}
 	r.streams.mutex.Lock()
-	s := r.streams.add(listed, true)
+	s := r.streams.add(listed, true, false)
 	r.streams.mutex.Unlock()
 	if t.streams == nil {
 		t.streams = make(map[uintptr]metStream)
@@ -81,8 +88,6 @@ func (r *Runtime) meet(native uintptr, id uint64) (*Stream, error) {
 // host waits for the device.
 func (s *Stream) gone() error {
 	r := s.runtime
-	s.leaveToC(false)
-	s.flush()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if queued := s.queued.Load(); s.recorded == nil || s.recorded.number < queued {
@@ -101,6 +106,70 @@ func (s *Stream) gone() error {
 	}
 	s.ended = true
 	return r.noteLost(r.device.DestroyStream(s.native))
+}
+
+// forget lets go of all that is kept of a stream that is gone, if the device has done what it had queued: libraries make and
+// destroy streams without end. The table's lock is held.
+func (r *Runtime) forget(s *Stream) bool {
+	s.mutex.Lock()
+	last := s.recorded
+	s.mutex.Unlock()
+	if done, err := r.device.QueryEvent(last.event); r.noteLost(err) != nil || !done || !s.reap() {
+		return false
+	}
+	if _, _, queued := s.frees.ends(); queued {
+		return false
+	}
+	t := &r.foreign
+	if t.past == nil {
+		event, err := r.events.take()
+		if err != nil {
+			return false
+		}
+		t.past = &recordedEvent{event: event, number: math.MaxUint64, seen: map[uint32]uint64{}}
+		t.past.users.Store(1)
+	}
+	s.mutex.Lock()
+	s.recorded = t.past // for points that somebody has; it is not counted as a user
+	clear(s.seen)
+	s.mutex.Unlock()
+	s.completed.Store(math.MaxUint64)
+	r.letGo(last)
+	allBlocks.takeBack(&s.frees)
+	if shadow := t.shadows[s]; shadow != nil {
+		delete(t.shadows, s)
+		t.spare = append(t.spare, shadow)
+	}
+	if r.pool != nil {
+		r.pool.forgetStream(s.index)
+	}
+	r.streams.remove(s)
+	return true
+}
+
+// remove takes a stream out of the table. Those who look at the streams meanwhile have the slice of before.
+func (t *streamTable) remove(s *Stream) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.all = slices.DeleteFunc(slices.Clone(t.all), func(other *Stream) bool { return other == s })
+	for _, other := range t.all {
+		other.mutex.Lock()
+		delete(other.seen, s.index)
+		other.mutex.Unlock()
+	}
+}
+
+// forgetStream lets a stream go that has freed nothing that is not free.
+func (p *Pool) forgetStream(index uint32) {
+	p.streams.Delete(index)
+}
+
+// close comes when nobody waits any more.
+func (t *foreignTable) close(r *Runtime) {
+	if t.past != nil {
+		r.letGo(t.past)
+		t.past = nil
+	}
 }
 
 // cover records what a stream of others has queued so far: it is not asked again, and may be destroyed. A failure leaves a stream
@@ -136,21 +205,32 @@ func (t *streamTable) create() (*Stream, error) {
 	if err != nil {
 		return nil, t.runtime.noteLost(err)
 	}
-	return t.add(native, false), nil
+	return t.add(native, false, false), nil
 }
 
+// shadow is the stream of the runtime's beside another one, or where that is gone, the one for all.
 func (r *Runtime) shadow(of *Stream) (s *Stream, err error) {
 	t := &r.foreign
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	of.mutex.Lock()
+	ended := of.ended
+	of.mutex.Unlock()
+	if ended {
+		return r.streams.ownStream()
+	}
 	if s = t.shadows[of]; s != nil {
 		return s, nil
 	}
-	r.streams.mutex.Lock()
-	s, err = r.streams.create()
-	r.streams.mutex.Unlock()
-	if err != nil {
-		return nil, err
+	if last := len(t.spare) - 1; last >= 0 {
+		s, t.spare = t.spare[last], t.spare[:last]
+	} else {
+		r.streams.mutex.Lock()
+		s, err = r.streams.create()
+		r.streams.mutex.Unlock()
+		if err != nil {
+			return nil, err
+		}
 	}
 	if t.shadows == nil {
 		t.shadows = make(map[*Stream]*Stream)

@@ -46,6 +46,8 @@ func newPeer(t testing.TB, options sim.Options, of Options) (*peer, *Runtime, *s
 		leaks, err := r.Close()
 		require.NoError(t, err)
 		require.Empty(t, leaks.Blocks)
+		usage := r.Usage()
+		require.Equal(t, usage.EventsMade, usage.EventsEnded)
 		require.NoError(t, device.DestroyStream(p.thread))
 		for pointer := range p.streams {
 			p.destroy(pointer)
@@ -168,6 +170,78 @@ func TestAPointerOfAStreamComesAgain(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Streams that come and go without end leave nothing, also recorded ones.
+func TestStreamsThatAreGoneAreForgotten(t *testing.T) {
+	for name, of := range memoryOf {
+		t.Run(name, func(t *testing.T) {
+			p, r, _ := newPeer(t, sim.Options{Memory: 64 * mib}, of)
+			first, second := p.create(streamA), p.create(streamB)
+			var old uint64
+			var recorded *Stream
+			for round := range 300 {
+				lasting := round%3 == 0
+				handle, address, err := r.AllocateOn(streamA, lasting, Request{Bytes: mib})
+				require.NoError(t, err)
+				require.NoError(t, p.Fill(first, address, 1, mib))
+				require.NoError(t, r.order(first, second))
+				require.NoError(t, p.Fill(second, address, 2, mib))
+				using, err := r.Record(handle, streamB, lasting)
+				require.NoError(t, err)
+				if old != 0 { // whose streams are gone
+					require.NoError(t, r.FreeOn(old, streamA, false, recorded))
+				}
+				if old = 0; round%5 == 0 {
+					old, recorded = handle, using
+					require.NoError(t, r.order(second, first))
+				} else {
+					require.NoError(t, r.FreeOn(handle, streamA, lasting, using))
+				}
+				p.destroy(streamA)
+				p.destroy(streamB)
+				first, second = p.create(streamA), p.create(streamB)
+			}
+			require.NoError(t, p.Synchronize())
+			if old != 0 {
+				require.NoError(t, r.FreeOn(old, streamA, false, recorded))
+			}
+			require.Less(t, len(r.streams.all), 16)
+			require.Less(t, len(r.foreign.shadows)+len(r.foreign.spare)+len(r.foreign.gone), 12)
+			for _, s := range r.streams.all {
+				require.Less(t, len(s.seen), 16)
+			}
+			require.Less(t, r.Usage().EventsMade, uint64(40))
+		})
+	}
+}
+
+// One that is gone is waited for as long as it works.
+func TestStreamsThatAreGoneAreWaitedFor(t *testing.T) {
+	for name, of := range memoryOf {
+		t.Run(name, func(t *testing.T) {
+			p, r, d := newPeer(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, of)
+			first, second := p.create(streamA), p.create(streamB)
+			handle, address, err := r.AllocateOn(streamA, false, Request{Bytes: mib})
+			require.NoError(t, err)
+			require.NoError(t, r.order(first, second))
+			require.NoError(t, p.Fill(second, address, 2, mib))
+			recorded, err := r.Record(handle, streamB, false)
+			require.NoError(t, err)
+			p.destroy(streamB)
+			p.create(streamB)
+			_, err = r.Foreign(streamB)
+			require.NoError(t, err)
+			require.Equal(t, []*Stream{recorded}, r.foreign.gone)
+			require.NoError(t, r.FreeOn(handle, streamA, false, recorded))
+			d.Finish()
+			p.destroy(streamB)
+			p.create(streamB)
+			_, err = r.Foreign(streamB)
+			require.NoError(t, err)
+			require.NotContains(t, r.foreign.gone, recorded)
+		})
 	}
 }
 

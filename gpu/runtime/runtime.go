@@ -286,6 +286,7 @@ func (r *Runtime) close() (Leaks, error) {
 	}
 	leaks.Streams = r.streams.leased()
 	r.endHits()
+	r.foreign.close(r)
 	err = cmp.Or(err, r.layer.Close(), r.host.close(r.lost.Load()), r.streams.close(), r.events.close())
 	leaveLedger(r)
 	return leaks, err

@@ -66,6 +66,7 @@ type streamTable struct {
 	mutex   sync.Mutex
 	all     []*Stream
 	fast    []*blocks.Stream  // of those that have magazines
+	made    uint32            // streams that ever were: the next one's index
 	idle    map[int][]*Stream // by priority
 	inUse   int               // pooled ones that are leased
 	defined *Stream           // the device's default stream
@@ -85,14 +86,15 @@ func (t *streamTable) init(r *Runtime) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.runtime, t.idle = r, make(map[int][]*Stream)
-	t.defined = t.add(0, true)
+	t.defined = t.add(0, true, true)
 }
 
-// add makes the record of a stream of the driver.
-func (t *streamTable) add(native driver.Stream, foreign bool) *Stream {
-	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: uint32(len(t.all)), seen: make(map[uint32]uint64)}
+// add makes the record of a stream of the driver. named: it has, or will have, a handle.
+func (t *streamTable) add(native driver.Stream, foreign, named bool) *Stream {
+	s := &Stream{runtime: t.runtime, native: native, foreign: foreign, index: t.made, seen: make(map[uint32]uint64)}
+	t.made++
 	s.queued = &s.ownQueued
-	if h := t.runtime.hits; h != nil {
+	if h := t.runtime.hits; h != nil && named {
 		if fast, err := blocks.NewStream(h.pool); err == nil { // else its calls enter Go
 			s.fast, s.queued = fast, &fast.Queued
 			t.fast = append(t.fast, fast)
@@ -137,7 +139,7 @@ func (r *Runtime) AcquireStream(priority int) (uint64, error) {
 		if err != nil {
 			return 0, r.noteLost(err)
 		}
-		s = t.add(native, false)
+		s = t.add(native, false, true)
 	}
 	h, err := streams.Put(&lease{stream: s, priority: priority})
 	if err != nil {
@@ -170,7 +172,7 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 		if err != nil {
 			return 0, r.noteLost(err)
 		}
-		s = t.add(native, true)
+		s = t.add(native, true, true)
 	}
 	h, err := streams.Put(&lease{stream: s})
 	if err != nil {

@@ -282,7 +282,11 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_use_abort, MMSB_KIND_USE, SURVIVES, (handle)) \
     CALL(mmsb_use_record, MMSB_KIND_STREAM, ORDINARY, (handle, 0, &a.number)) \
     CALL(mmsb_use_add, MMSB_KIND_USE, ORDINARY, (handle, 0, MMSB_ACCESS_READ)) \
-    CALL(mmsb_use_begin_recorded, MMSB_KIND_USE, ORDINARY, (handle))
+    CALL(mmsb_use_begin_recorded, MMSB_KIND_USE, ORDINARY, (handle)) \
+    CALL(mmsb_plugin_allocate, MMSB_KIND_RUNTIME, ORDINARY, (handle, 64, NULL, MMSB_PLUGIN_ORDERED, &a.pointer)) \
+    CALL(mmsb_plugin_free, 0, ENDS, (NULL, NULL)) \
+    CALL(mmsb_plugin_record, 0, ORDINARY, (a.bytes, NULL)) \
+    CALL(mmsb_plugin_bind, 0, ORDINARY, (0, 0))
 
 #define DEFINE_CALL(name, kind, role, arguments) \
     static inline mmsb_status_t call_##name(uint64_t handle) { \

@@ -174,6 +174,7 @@ static void options_are_checked(void) {
     CHECK(strstr(mmsb_last_error(), "position 11") != NULL);
     REFUSED(options.pool = "no_such_option:1", MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.pool = "source:tape", MMSB_E_INVALID_ARGUMENT);
+    REFUSED(options.pool = "slabs:4", MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.streams = 0, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.log_events = (1 << 24) + 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED(options.guard_quarantine = 1, MMSB_E_INVALID_ARGUMENT);
@@ -288,6 +289,22 @@ static void a_pool_has_memory_of_each_source(void) {
         CHECK_EQUAL(stats_of(d.runtime).pool_reserved, 20 << 20);
         CHECK_OK(mmsb_context_destroy(d.context));
     }
+}
+
+static void a_pool_may_have_slabs(void) {
+    mmsb_runtime_options_t options = runtime_options();
+    options.pool = "slabs:true";
+    device_t d = new_device(&options);
+    static const struct {
+        uint64_t bytes, held;
+    } sizes[] = {{1, 4096}, {4096, 4096}, {4097, 16 << 10}, {65537, 256 << 10}, {(1 << 20) + 1, 4 << 20}, {9 << 20, 9 << 20}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        mmsb_block_t block = new_block(d.stream, sizes[i].bytes, NULL);
+        CHECK_EQUAL(stats_of(d.runtime).pool_held, sizes[i].held);
+        CHECK_OK(mmsb_block_free(block, 0, NULL));
+    }
+    CHECK_EQUAL(stats_of(d.runtime).pool_misses, 2);
+    CHECK_OK(mmsb_context_destroy(d.context));
 }
 
 static mmsb_device_memory_t memory_of(mmsb_context_t context, int32_t device) {
@@ -1014,6 +1031,7 @@ int main(void) {
     RUN(blocks_come_again);
     RUN(blocks_come_from_a_pool);
     RUN(a_pool_has_memory_of_each_source);
+    RUN(a_pool_may_have_slabs);
     RUN(a_budget_holds_for_all_runtimes_and_pages_of_a_device);
     RUN(pinned_memory_has_a_budget);
     RUN(streams_are_leased_and_wrapped);

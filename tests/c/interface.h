@@ -474,10 +474,11 @@ FIELD_IS(mmsb_runtime_stats_t, pool_held, 168, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_largest_free, 176, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_moved, 184, 8);
 FIELD_IS(mmsb_runtime_stats_t, pool_retries, 192, 8);
-FIELD_IS(mmsb_runtime_stats_t, sleeping, 200, 8);
-FIELD_IS(mmsb_runtime_stats_t, sleeping_kept, 208, 8);
-FIELD_IS(mmsb_runtime_stats_t, sleeping_copied, 216, 8);
-FIELD_IS(mmsb_runtime_stats_t, reserved, 224, 24);
+FIELD_IS(mmsb_runtime_stats_t, pool_misses, 200, 8);
+FIELD_IS(mmsb_runtime_stats_t, sleeping, 208, 8);
+FIELD_IS(mmsb_runtime_stats_t, sleeping_kept, 216, 8);
+FIELD_IS(mmsb_runtime_stats_t, sleeping_copied, 224, 8);
+FIELD_IS(mmsb_runtime_stats_t, reserved, 232, 16);
 
 SIZE_IS(mmsb_memory_stat_t, 16);
 FIELD_IS(mmsb_memory_stat_t, name, 0, 8);

@@ -454,7 +454,8 @@ static void memory_comes_by_address(void) {
     CHECK_STATUS(mmsb_plugin_record((char *)address + 512, other.native), MMSB_E_NOT_FOUND);
     CHECK_STATUS(mmsb_plugin_record(address, (void *)0xABC0), MMSB_E_INVALID_HANDLE);
     CHECK_STATUS(mmsb_plugin_free(address, (void *)0xABC0), MMSB_E_INVALID_HANDLE);
-    CHECK_STATUS(mmsb_plugin_free(NULL, q.native), MMSB_E_INVALID_ARGUMENT);
+    CHECK_OK(mmsb_plugin_free(NULL, q.native));
+    CHECK_STATUS(mmsb_plugin_record(NULL, q.native), MMSB_E_INVALID_ARGUMENT);
     CHECK_OK(mmsb_plugin_free(address, q.native));
     CHECK_STATUS(mmsb_plugin_free(address, q.native), MMSB_E_NOT_FOUND);
     CHECK_STATUS(mmsb_plugin_record(address, q.native), MMSB_E_NOT_FOUND);

@@ -5,7 +5,10 @@ A device with streams that come and go, threads' default streams, and the order 
 from mutation import Mutant
 from subject import Go
 
-FOREIGN = "^TestAPointerOf|^TestStreamsAreDestroyed|^TestABlockOutlives|^TestAFreeComes|^TestDefaultStreams|^TestMemoryOfNoStream"
+FOREIGN = (
+    "^TestStreamsThatAre|^TestAPointerOf|^TestStreamsAreDestroyed|^TestABlockOutlives|^TestAFreeComes|^TestDefaultStreams"
+    "|^TestMemoryOfNoStream"
+)
 
 FOREIGN_STREAMS = Go(
     name="foreign-streams",
@@ -25,6 +28,18 @@ FOREIGN_STREAMS = Go(
         Mutant(
             "stream-asked-later", "a stream is asked for an event when it may be gone",
             "Stream.cover", "!s.foreign {", "s.foreign {",
+        ),
+        Mutant(
+            "forgotten-too-early", "a stream that is gone is forgotten while its work is queued",
+            "Runtime.forget", "|| !done ||", "|| done && !done ||",
+        ),
+        Mutant(
+            "never-forgotten", "streams that are gone stay in the table for ever",
+            "Runtime.forget", "r.streams.remove(s)", "",
+        ),
+        Mutant(
+            "shadows-of-the-gone", "each stream that is gone leaves one of the runtime's",
+            "Runtime.shadow", "if ended {", "if ended && false {",
         ),
         Mutant(
             "left-on-its-stream", "a block that was left is freed on a stream that may be gone",

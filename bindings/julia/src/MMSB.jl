@@ -28,6 +28,7 @@ include("plugins.jl")
 include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
+include("UnifiedMemory.jl")
 
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
@@ -60,7 +61,7 @@ export async_checkpoint!, async_name!
 export wait_record, async_wait_record
 export group
 
-for exporter in (PageAllocator, DeviceSync, DeviceFallback)
+for exporter in (PageAllocator, DeviceSync, DeviceFallback, UnifiedMemory)
     @eval using .$(nameof(exporter))
     for name in names(exporter)
         @eval export $name

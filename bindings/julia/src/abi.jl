@@ -701,10 +701,11 @@ struct mmsb_runtime_stats_t
     pool_largest_free::UInt64
     pool_moved::UInt64
     pool_retries::UInt64
+    pool_misses::UInt64
     sleeping::UInt64
     sleeping_kept::UInt64
     sleeping_copied::UInt64
-    reserved::NTuple{3,UInt64}
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_memory_stat_t

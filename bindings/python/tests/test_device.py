@@ -75,12 +75,21 @@ def test_blocks_come_from_a_pool(sim: mmsb.Context) -> None:
         stream.wait()
         stats = runtime.stats()
         assert (stats.pool_held, stats.pool_largest_free, stats.pool_moved, stats.pool_retries) == (0, 4 << 20, 0, 0)
+        assert (stats.allocations, stats.pool_misses) == (2, 1)
         runtime.trim()
         assert runtime.stats().pool_reserved == 0
     with pytest.raises(mmsb.InvalidArgumentError, match="position 6"):
         sim.create_runtime(pool="slack:2")
     with sim.create_runtime() as plain:
         assert plain.stats().pool_reserved == 0
+
+
+def test_a_pool_may_have_slabs(sim: mmsb.Context) -> None:
+    with sim.create_runtime(pool="slabs:true") as runtime, runtime.stream() as stream:
+        for size, slab in (1, 4096), (5000, 16384), (1 << 20, 1 << 20), ((1 << 20) + 1, 4 << 20), (5 << 20, 5 << 20):
+            block = stream.allocate(size)
+            assert runtime.stats().pool_held == slab
+            block.free()
 
 
 @pytest.mark.parametrize("source", ["virtual", "plain", "ordered", "pinned", "managed"])

@@ -273,7 +273,7 @@ static void device_runtime(void) {
         SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
         SAME(stats.pool_held >= (device.pooled ? stats.live : 0) && stats.pool_reserved >= stats.pool_held, 1);
         CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
-        stats.reserved[2] = 1;
+        stats.reserved[1] = 1;
         CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
         break;
     case 1:
@@ -416,17 +416,64 @@ static void device_capture(void) {
     CALL(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER), MMSB_OK);
 }
 
+/* What other libraries do, by address. */
+static void device_plugin(void) {
+    mmsb_stream_t stream = any_stream();
+    void *native = NULL, *other = NULL, *address = NULL;
+    size_t bytes = UNTOUCHED;
+    uint64_t size = 1 + below(200000);
+    mmsb_status_t code = device.budgeted && size > BUDGET - device.live ? MMSB_E_LIMIT : MMSB_OK;
+    CALL(mmsb_stream_native(stream, &native), MMSB_OK);
+    CALL(mmsb_stream_native(any_stream(), &other), MMSB_OK);
+    if (chance(15)) {
+        pick_t bad = no_handle(MMSB_KIND_RUNTIME, 0);
+        CALL(mmsb_plugin_allocate(bad.handle, size, native, MMSB_PLUGIN_ORDERED, &address), bad.code);
+        CALL(mmsb_plugin_allocate(device.runtime, 0, native, MMSB_PLUGIN_SEGMENT, &address), MMSB_E_INVALID_SIZE);
+        CALL(mmsb_plugin_allocate(device.runtime, size, native, 2, &address), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_plugin_bind(0, bad.handle), bad.handle == 0 ? MMSB_OK : bad.code);
+        CALL(mmsb_plugin_record(&native, native), MMSB_E_NOT_FOUND);
+        CALL(mmsb_plugin_free(&native, native), MMSB_E_NOT_FOUND);
+        mmsb_torch_free(&native, size, 0, native);
+        return;
+    }
+    int32_t kind = chance(70) ? MMSB_PLUGIN_ORDERED : MMSB_PLUGIN_SEGMENT;
+    if (CALL(mmsb_plugin_allocate(device.runtime, size, native, kind, &address), code) == MMSB_OK) {
+        SAME((uintptr_t)address % 256, 0);
+        CALL(mmsb_stream_fill(stream, address, 1, size), MMSB_OK);
+        CALL(mmsb_plugin_record(address, other), MMSB_OK);
+        CALL(mmsb_plugin_free(address, native), MMSB_OK);
+        CALL(mmsb_plugin_free(address, native), MMSB_E_NOT_FOUND);
+    }
+    CALL(mmsb_plugin_bind(0, device.runtime), MMSB_OK);
+    mmsb_torch_memory_fraction(1, 0);
+    address = chance(70) ? mmsb_torch_allocate(size, 0, native) : mmsb_torch_allocate_segment(size, 0, native);
+    SAME(address != NULL, code == MMSB_OK);
+    mmsb_torch_record_stream(address, other);
+    SAME(mmsb_torch_base(address, &bytes) == address && bytes == (address != NULL ? size : 0), 1);
+    mmsb_torch_free(address, size, 0, native);
+    address = mmsb_cupy_malloc(chance(50) ? (void *)(uintptr_t)device.runtime : NULL, size, 0);
+    SAME(address != NULL, code == MMSB_OK);
+    mmsb_cupy_free(NULL, address, 0);
+    mmsb_torch_empty_cache();
+    CALL(mmsb_plugin_bind(0, 0), MMSB_OK);
+}
+
 void fuzz_device(void) {
     static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,    device_look,  device_use,
-                                          device_use,      device_stream,   device_runtime, device_sleep, device_capture};
+                                          device_use,      device_stream,   device_runtime, device_sleep, device_capture,
+                                          device_plugin};
     mmsb_context_t context = contexts[any_context()].handle;
     mmsb_device_info_t devices[2];
     size_t count = UNTOUCHED;
     memset(&device, 0, sizeof device);
     mmsb_runtime_options_t options;
     mmsb_runtime_options_init(&options);
-    static const char *const pools[] = {"", "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5", "source:plain",
-                                        "source:ordered,large_segment_size_mb:2", "source:managed"};
+    static const char *const pools[] = {"",
+                                        "roundup_power2_divisions:4,large_segment_size_mb:2,slack:0.5",
+                                        "source:plain",
+                                        "source:ordered,large_segment_size_mb:2",
+                                        "source:managed",
+                                        "slabs:true"};
     mmsb_device_memory_t memory;
     mmsb_device_memory_init(&memory);
     if (chance(20)) {

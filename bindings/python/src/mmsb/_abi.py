@@ -878,10 +878,11 @@ class RuntimeStats(ctypes.Structure):
         ("pool_largest_free", c_uint64),
         ("pool_moved", c_uint64),
         ("pool_retries", c_uint64),
+        ("pool_misses", c_uint64),
         ("sleeping", c_uint64),
         ("sleeping_kept", c_uint64),
         ("sleeping_copied", c_uint64),
-        ("reserved", c_uint64 * 3),
+        ("reserved", c_uint64 * 2),
     )
 
 

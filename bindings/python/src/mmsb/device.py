@@ -84,12 +84,14 @@ class RuntimeStats(NamedTuple):
     #: Writes outside of live blocks that the guard found.
     reports: int
     #: Of the pool, all 0 without one: bytes of its segments, bytes of these that blocks have, bytes of the largest free piece,
-    #: bytes of segments that were moved or given back, and how often memory was missing until all free segments were moved.
+    #: bytes of segments that were moved or given back, how often memory was missing until all free segments were moved, and
+    #: allocations for which segments had to get memory.
     pool_reserved: int
     pool_held: int
     pool_largest_free: int
     pool_moved: int
     pool_retries: int
+    pool_misses: int
     #: Of tags that sleep, in bytes: of their segments, which are not among the above, what is kept of their blocks, and what was
     #: copied for that, to the host and back, since the runtime began.
     sleeping: int
