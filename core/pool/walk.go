@@ -17,13 +17,17 @@ type Piece struct {
 }
 
 // Walk lists everything that has memory, by space and address, as it is at one moment: pieces that touch are of one stretch of
-// segments. It waits until nobody gives segments memory or takes it away. The books are locked for some nanoseconds per piece.
-func (p *Pool) Walk() []Piece {
+// segments. It waits until nobody gives segments memory or takes it away, and nobody does while use runs. The books are locked for
+// some nanoseconds per piece, and not while use runs.
+func (p *Pool) Walk(use func(all []Piece)) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
+	use(p.pieces())
+}
+
+func (p *Pool) pieces() (all []Piece) {
 	p.books.Lock()
 	defer p.books.Unlock()
-	var all []Piece
 	for number := range len(p.partitions) * Spaces {
 		if p.partitions[number/Spaces].gone {
 			continue
@@ -37,8 +41,12 @@ func (p *Pool) Walk() []Piece {
 
 // walk appends what has memory, from the last to the first. Nothing is planned or spared.
 func (s *space) walk(number int, all []Piece, done func(stream uint32) uint64) []Piece {
+	gaps := make(map[uint64]bool, len(s.whole))
+	for offset, count := range s.whole {
+		gaps[s.gap(Range{offset, count}).Offset] = true
+	}
 	s.extents.Each(func(e alloc.Free, free bool) {
-		if free && e.Bin == bare {
+		if free && e.Bin == bare || !free && gaps[e.Offset] {
 			return
 		}
 		piece := Piece{Block: Block{number, Range{e.Offset, e.Count}}, Free: free}

@@ -15,7 +15,8 @@ import (
 // checkWalk compares the list with what is held, with the memory that there is, and with the numbers.
 func (w *world) checkWalk() {
 	t := w.device.t
-	pieces := w.Walk()
+	var pieces []Piece
+	w.Walk(func(all []Piece) { pieces = all })
 	held := map[Block]bool{}
 	for _, b := range w.held {
 		held[b.Block] = true
@@ -124,7 +125,9 @@ func TestAWalkPassesOverWhatSleeps(t *testing.T) {
 	require.NoError(t, err)
 	listed := func() (blocks []Block) {
 		var bytes uint64
-		for _, piece := range p.Walk() {
+		var pieces []Piece
+		p.Walk(func(all []Piece) { pieces = all })
+		for _, piece := range pieces {
 			bytes += piece.Count * Unit
 			if !piece.Free {
 				blocks = append(blocks, piece.Block)
@@ -174,7 +177,7 @@ func TestAWalkWaitsForSegments(t *testing.T) {
 	})
 	<-source.entered
 	list := make(chan []Piece, 1)
-	threads.Go(func() { list <- p.Walk() })
+	threads.Go(func() { p.Walk(func(all []Piece) { list <- all }) })
 	select {
 	case <-list:
 		t.Error("a list shows what has no memory yet")
@@ -208,7 +211,8 @@ func TestWalksBesideThreads(t *testing.T) {
 		})
 	}
 	for range 200 {
-		pieces := p.Walk()
+		var pieces []Piece
+		p.Walk(func(all []Piece) { pieces = all })
 		require.True(t, slices.IsSortedFunc(pieces, func(a, b Piece) int {
 			return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Offset, b.Offset))
 		}))

@@ -62,11 +62,14 @@ type now struct {
 
 const segmentBytes = 2 << 20
 
-// count counts a segment.
-func (n *now) count(s *picture.Segment) {
+// count counts a segment, of which parts may go back or, where it goes back whole, none.
+func (n *now) count(s *picture.Segment, goesWhole bool) {
 	var at, free uint64 // free: where the free piece begins
 	piece := func() {   // it ends
 		whole := at/segmentBytes*segmentBytes - min(at/segmentBytes*segmentBytes, (free+segmentBytes-1)/segmentBytes*segmentBytes)
+		if goesWhole && at-free < s.Bytes {
+			whole = 0
+		}
 		if rest := at - free - whole; rest > 0 {
 			n.split++
 			n.splitBytes += rest
@@ -119,7 +122,7 @@ func (r *Runtime) statisticsOf(p *picture.Picture) []picture.Entry {
 		if p.Segments[i].Small {
 			of = &is[small]
 		}
-		of.count(&p.Segments[i])
+		of.count(&p.Segments[i], r.Runtime.Pool() != nil && r.Runtime.Pool().Whole())
 	}
 	is[all] = is[small]
 	is[all].add(&is[large])

@@ -24,8 +24,8 @@ type Pool struct {
 	device driver.Device
 	ledger *DeviceLedger
 	books  *pool.Pool
-	whole  *wholeSource                                 // nil: segments are virtual memory
 	log    *Log                                         // nil = none
+	whole  *wholeSource                                 // nil: segments are virtual memory
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
@@ -70,6 +70,7 @@ func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, h
 		if err != nil {
 			return nil, err
 		}
+		p.whole.noted = p.notedWhole
 		p.books = pool.New(options, p.whole, [pool.Spaces]uint64{wholeBytes, wholeBytes})
 		return p, nil
 	}
@@ -353,13 +354,29 @@ func (p *poolSource) bareAll(blocks []pool.Block) error {
 }
 
 func (p *poolSource) note(action LogAction, blocks []pool.Block) {
-	if p.log == nil {
-		return
-	}
 	for _, block := range blocks {
-		p.log.note(action, status.OK, &Memory{Address: (*Pool)(p).addressOf(block), Bytes: block.Count * pool.Unit}, nil, 0)
+		(*Pool)(p).note(action, (*Pool)(p).addressOf(block), block.Count*pool.Unit)
 	}
 }
+
+func (p *Pool) note(action LogAction, address driver.Address, bytes uint64) {
+	if p.log != nil {
+		p.log.note(action, status.OK, &Memory{Address: address, Bytes: bytes}, nil, 0)
+	}
+}
+
+// notedWhole notes a segment that is an allocation of the driver.
+func (p *Pool) notedWhole(action LogAction, address driver.Address, bytes uint64) {
+	if action == LogMap {
+		p.made.Add(1)
+	} else {
+		p.ended.Add(1)
+	}
+	p.note(action, address, bytes)
+}
+
+// Whole says whether segments go back whole.
+func (p *Pool) Whole() bool { return p.whole != nil }
 
 // bare takes segments' memory away, for the next segments; all of them or none.
 func (p *poolSource) bare(segments []driver.Address) error {

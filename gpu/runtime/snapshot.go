@@ -22,9 +22,10 @@ func (r *Runtime) Snapshot(log *Log) *picture.Picture {
 	p := &picture.Picture{Device: info.Ordinal, Name: info.Name, Bytes: info.Bytes, Pool: r.pool != nil}
 	records := r.records(nil)
 	if r.pool != nil {
-		pieces := r.pool.books.Walk()
+		var places []place
+		r.pool.books.Walk(func(pieces []pool.Piece) { places = r.pool.places(pieces) })
 		records = r.records(records) // what came meanwhile, too: the later record of an address counts
-		p.Segments = r.pool.segments(pieces, records)
+		p.Segments = segmentsOf(places, records)
 	} else {
 		p.Segments = alone(records)
 	}
@@ -67,14 +68,25 @@ func byAddress(records []heldBlock) {
 	slices.SortStableFunc(records, func(a, b heldBlock) int { return cmp.Compare(a.address, b.address) })
 }
 
-// segments are the pieces of the books, in stretches, with the blocks that have them. The guard's blocks begin inside of theirs.
-func (p *Pool) segments(pieces []pool.Piece, records []heldBlock) (segments []picture.Segment) {
+// place is a piece of the books, and where it lies.
+type place struct {
+	pool.Piece
+	first driver.Address
+}
+
+func (p *Pool) places(pieces []pool.Piece) []place {
+	places := make([]place, len(pieces))
+	for i, piece := range pieces {
+		places[i] = place{piece, p.addressOf(piece.Block)}
+	}
+	return places
+}
+
+// segmentsOf are the pieces of the books, in stretches, with the blocks that have them. The guard's blocks begin inside of theirs.
+func segmentsOf(places []place, records []heldBlock) (segments []picture.Segment) {
 	byAddress(records)
-	for _, piece := range pieces {
-		first := p.addressOf(piece.Block)
-		if first == 0 { // its segment has gone back meanwhile
-			continue
-		}
+	for i, piece := range places {
+		first := piece.first
 		b := picture.Block{Bytes: piece.Count * pool.Unit}
 		end := first + driver.Address(b.Bytes)
 		switch {
@@ -96,12 +108,10 @@ func (p *Pool) segments(pieces []pool.Piece, records []heldBlock) (segments []pi
 				}
 			}
 		}
-		last := len(segments) - 1
-		if small := piece.Space%pool.Spaces == pool.Small; last < 0 || segments[last].Small != small ||
-			segments[last].Address+segments[last].Bytes != uint64(first) {
-			segments = append(segments, picture.Segment{Address: uint64(first), Small: small})
-			last++
+		if i == 0 || places[i-1].Space != piece.Space || places[i-1].Offset+places[i-1].Count != piece.Offset {
+			segments = append(segments, picture.Segment{Address: uint64(first), Small: piece.Space%pool.Spaces == pool.Small})
 		}
+		last := len(segments) - 1
 		segments[last].Bytes += b.Bytes
 		segments[last].Blocks = append(segments[last].Blocks, b)
 	}

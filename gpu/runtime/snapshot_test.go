@@ -46,8 +46,11 @@ func sums(p *picture.Picture) (bytes, asked, blocks map[picture.State]uint64) {
 // Random operations in every kind of runtime: the picture has just what the counters count.
 func TestAPictureAgreesWithTheCounters(t *testing.T) {
 	for name, of := range map[string]func() Options{
-		"pool":    func() Options { return Options{Pool: &pool.Options{}} },
-		"a log":   func() Options { return Options{Pool: &pool.Options{}, Adaptors: []Adaptor{NewLog(1 << 12)}} },
+		"pool":  func() Options { return Options{Pool: &pool.Options{}} },
+		"a log": func() Options { return Options{Pool: &pool.Options{}, Adaptors: []Adaptor{NewLog(1 << 12)}} },
+		"plain": func() Options {
+			return Options{Pool: &pool.Options{Origin: pool.Plain}, Adaptors: []Adaptor{NewLog(1 << 12)}}
+		},
 		"no pool": func() Options { return Options{Adaptors: []Adaptor{NewLog(64)}} },
 		"the guard": func() Options {
 			return Options{Pool: &pool.Options{}, Adaptors: []Adaptor{NewGuard(GuardOptions{Every: 1})}}

@@ -27,6 +27,7 @@ type wholeSource struct {
 	reap    func()
 	done    func(stream uint32) uint64
 	stream  driver.Stream // of stream-ordered memory
+	noted   func(action LogAction, address driver.Address, bytes uint64)
 
 	mutex    sync.RWMutex // never held while the driver is called
 	segments [pool.Spaces]map[uint64]*wholeSegment
@@ -114,6 +115,7 @@ func (s *wholeSource) Back(space int, r pool.Range) error {
 	if err != nil {
 		return err
 	}
+	s.noted(LogMap, segment.address, segment.bytes)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for i := range segment.bytes / poolSegment {
@@ -131,6 +133,7 @@ func (s *wholeSource) Bare(space int, r pool.Range) error {
 	if segment.pageable == nil {
 		s.ledger.Give(segment.bytes)
 	}
+	s.noted(LogUnmap, segment.address, segment.bytes)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for i := range segment.bytes / poolSegment {

@@ -53,7 +53,7 @@ PICTURES = Go(
         ),
         Mutant(
             "guarded-is-nameless", "a block of the guard, which begins inside of its piece, is not found",
-            "Pool.segments", "records[at].address < end", "records[at].address == first",
+            "segmentsOf", "records[at].address < end", "records[at].address == first",
         ),
         Mutant(
             "who-not-found", "who allocated a block is not looked up",
