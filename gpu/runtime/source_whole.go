@@ -44,7 +44,8 @@ type wholeSegment struct {
 // newWholeSource makes a source. Errors: Unsupported (the device has no such memory), those of the driver.
 func newWholeSource(device driver.Device, options pool.Options, ledger *DeviceLedger, reap func(),
 	done func(stream uint32) uint64) (*wholeSource, error) {
-	s := &wholeSource{device: device, ledger: ledger, options: options, reap: reap, done: done}
+	s := &wholeSource{device: device, ledger: ledger, options: options, reap: reap, done: done,
+		noted: func(LogAction, driver.Address, uint64) {}}
 	for i := range s.segments {
 		s.segments[i] = make(map[uint64]*wholeSegment)
 	}
