@@ -56,7 +56,7 @@ func (r *Runtime) records(all []heldBlock) []heldBlock {
 		switch {
 		case live && info.Stream.runtime == r && !info.Asleep:
 			add(Memory{Address: info.Address, Bytes: info.Bytes, Tag: info.Tag}, info.Stream, picture.Live)
-		case !live && b.what() == blocks.Ending && b.stream.runtime == r:
+		case !live && (b.what() == blocks.Ending || b.what() == blocks.Cached) && b.stream.runtime == r:
 			add(b.memory(), b.stream, picture.Awaiting)
 		}
 	})

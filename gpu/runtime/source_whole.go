@@ -149,9 +149,12 @@ func (s *wholeSource) segment(space int, unit uint64) *wholeSegment {
 	return s.segments[space][unit*pool.Unit/poolSegment]
 }
 
-// address is where a block lies.
+// address is where a block lies; 0: its segment has gone back.
 func (s *wholeSource) address(b pool.Block) driver.Address {
 	segment := s.segment(b.Space, b.Offset)
+	if segment == nil {
+		return 0
+	}
 	return segment.address + driver.Address(b.Offset*pool.Unit-segment.first*poolSegment)
 }
 
