@@ -92,24 +92,36 @@ func (t *blockTable) fill(q *freeQueue) error {
 			break
 		}
 		index := t.made + 1
-		if err := blocks.MakeRecord(index); err != nil {
+		if err := t.make(index >> blockChunkBits); err != nil {
 			if len(q.slots) > 0 {
 				break
 			}
 			return noRecords(err)
 		}
-		chunk := &t.chunks[index>>blockChunkBits]
-		if chunk.Load() == nil {
-			chunk.Store(new([blockChunk]block))
-		}
-		b := t.at(index)
-		b.index, b.record = index, blocks.At(index)
 		t.made = index
 		q.slots = append(q.slots, index)
 	}
 	if len(q.slots) == 0 {
 		return status.Errorf(status.Limit, "all %d blocks are in use", mostBlocks-1)
 	}
+	return nil
+}
+
+// make makes a chunk, where there is none. Handles of slots that were never used find records in it, which are free.
+func (t *blockTable) make(number uint32) error {
+	if t.chunks[number].Load() != nil {
+		return nil
+	}
+	first := number << blockChunkBits
+	if err := blocks.MakeRecord(first); err != nil { // one mapping has those of whole chunks
+		return err
+	}
+	chunk := new([blockChunk]block)
+	for i := range chunk {
+		chunk[i].index = first + uint32(i)
+		chunk[i].record = blocks.At(chunk[i].index)
+	}
+	t.chunks[number].Store(chunk)
 	return nil
 }
 

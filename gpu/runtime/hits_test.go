@@ -249,6 +249,20 @@ func TestHandlesThatAreNone(t *testing.T) {
 		require.False(t, ok)
 	}
 	mustFree(t, handle)
+
+	// Of slots that no block has used yet, in a chunk that is there.
+	for index := uint64(1); index < blockChunk; index++ {
+		forged := handle&^uint64(indexMask) | index
+		if forged == handle {
+			continue
+		}
+		_, err := FindBlock(forged)
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+		_, err = Free(forged, nil)
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+		_, _, err = BeginUse(w.streams[0], Use{forged, Read})
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+	}
 }
 
 func TestTheLastGenerationIsNotUsedAgain(t *testing.T) {
