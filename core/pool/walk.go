@@ -17,8 +17,8 @@ type Piece struct {
 }
 
 // Walk lists everything that has memory, by space and address, as it is at one moment: pieces that touch are of one stretch of
-// segments. It waits until nobody gives segments memory or takes it away, and nobody does while use runs. The books are locked for
-// some nanoseconds per piece, and not while use runs.
+// segments. It waits until nobody gives segments memory or takes it away, and nobody does while use runs. The books are locked
+// for some nanoseconds per piece, and not while use runs.
 func (p *Pool) Walk(use func(all []Piece)) {
 	p.growing.Lock()
 	defer p.growing.Unlock()

@@ -146,8 +146,8 @@ func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
 	mustFree(t, handle)
 }
 
-// C rounds as the pool does: a block serves its own size, and smaller ones of which it has at most 1/32 too much; up to 64 KiB only
-// its own.
+// C rounds as the pool does: a block serves its own size, and smaller ones of which it has at most 1/32 too much; up to 64 KiB
+// only its own.
 func TestSizesThatABlockServes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, text := range []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"} {

@@ -82,7 +82,7 @@ func (p *Pool) places(pieces []pool.Piece) []place {
 	return places
 }
 
-// segmentsOf are the pieces of the books, in stretches, with the blocks that have them. The guard's blocks begin inside of theirs.
+// segmentsOf are the pieces of the books, in stretches, with the blocks that have them. The guard's blocks begin inside theirs.
 func segmentsOf(places []place, records []heldBlock) (segments []picture.Segment) {
 	byAddress(records)
 	for i, piece := range places {

@@ -459,9 +459,9 @@ static void device_plugin(void) {
 }
 
 void fuzz_device(void) {
-    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,    device_look,  device_use,
-                                          device_use,      device_stream,   device_runtime, device_sleep, device_capture,
-                                          device_plugin};
+    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,   device_look,
+                                          device_use,      device_use,      device_stream, device_runtime,
+                                          device_sleep,    device_capture,  device_plugin};
     mmsb_context_t context = contexts[any_context()].handle;
     mmsb_device_info_t devices[2];
     size_t count = UNTOUCHED;
