@@ -394,6 +394,15 @@ crash: build/crash/campaign build/crash/worker ## the same RUNS=2000 times; SEED
 test-python: lib $(STAMPS)/venv-test ## the Python package
 	@cd bindings/python && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
 
+$(STAMPS)/chromium: tools/fetch_chromium.sh tools/extract_debs.sh
+	@mkdir -p $(STAMPS)
+	@tools/fetch_chromium.sh
+	@touch $@
+
+.PHONY: test-pictures
+test-pictures: lib build/mmsb $(STAMPS)/venv-test $(STAMPS)/chromium ## pictures of memory, in a headless Chromium
+	@cd tests/pictures && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
+
 .PHONY: test-julia
 test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 	@for threads in 1 2; do \

@@ -323,10 +323,10 @@ func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_sta
 
 //export mmsbgo_block_allocate
 func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t, reservation C.mmsb_reservation_t,
-	to *C.mmsb_block_t, address *C.uintptr_t) (code C.mmsb_status_t) {
+	thread C.int32_t, to *C.mmsb_block_t, address *C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(reservation))
+		block, at, err := devices.Allocate(s, uint64(bytes), gpu.Tag(tag), uint64(reservation), int32(thread))
 		if err == nil {
 			*to, *address = C.mmsb_block_t(block), C.uintptr_t(at)
 		}
@@ -335,7 +335,7 @@ func mmsbgo_block_allocate(h C.mmsb_stream_t, bytes C.uint64_t, tag C.mmsb_tag_t
 }
 
 //export mmsbgo_block_free
-func mmsbgo_block_free(h C.mmsb_block_t, stream C.mmsb_stream_t, to *C.int32_t) (code C.mmsb_status_t) {
+func mmsbgo_block_free(h C.mmsb_block_t, stream C.mmsb_stream_t, thread C.int32_t, to *C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	var on *gpu.Stream
 	if stream != 0 {
@@ -344,7 +344,7 @@ func mmsbgo_block_free(h C.mmsb_block_t, stream C.mmsb_stream_t, to *C.int32_t) 
 			return failed(err)
 		}
 	}
-	deferred, err := gpu.Free(uint64(h), on)
+	deferred, err := gpu.FreeFrom(uint64(h), on, int32(thread))
 	if err == nil && to != nil {
 		*to = number(deferred)
 	}

@@ -197,6 +197,7 @@ static const size_t sizes[] = {
     SIZE(STORE_POINT, store_point),
     SIZE(DEVICE_MEMORY, device_memory),
     SIZE(SLEEP_OPTIONS, sleep_options),
+    SIZE(MEMORY_STAT, memory_stat),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

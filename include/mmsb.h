@@ -286,6 +286,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_STORE_POINT 37
 #define MMSB_STRUCT_DEVICE_MEMORY 38
 #define MMSB_STRUCT_SLEEP_OPTIONS 39
+#define MMSB_STRUCT_MEMORY_STAT 40
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1974,6 +1975,42 @@ MMSB_API mmsb_status_t mmsb_runtime_trim(mmsb_runtime_t runtime, uint64_t keep);
  * Errors: handle errors, MMSB_E_INVALID_STATE (no log), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks: while the descriptor
  * takes the text. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_log_write(mmsb_runtime_t runtime, int32_t descriptor);
+
+#define MMSB_PICTURE_TORCH 0 /* a pickle in the schema of PyTorch's memory snapshots, which pytorch.org/memory_viz opens */
+#define MMSB_PICTURE_JSON 1  /* what the tool reads: mmsb memory report makes the other two of it */
+#define MMSB_PICTURE_HTML 2  /* one file for a browser, which needs no other */
+
+/* Writes a picture of the runtime's memory at this moment: segments (stretches of addresses that have memory) with their blocks
+ * and free pieces; with a log (log_events) also its events, and who allocated each block: thread and time. Without a pool each
+ * block is a segment of its own. Other threads may go on: with a pool the picture is of one moment, and what is held then but is
+ * not, or no longer, a block, is shown so. descriptor: a file, pipe or socket of the caller, which stays open. format:
+ * MMSB_PICTURE_*.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (unknown format), MMSB_E_IO, MMSB_E_NO_SPACE. Threads: any. Blocks: while the
+ * descriptor takes the bytes. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_snapshot_write(mmsb_runtime_t runtime, int32_t descriptor, int32_t format);
+
+typedef struct mmsb_memory_stat {
+    const char *name; /* static */
+    uint64_t value;
+} mmsb_memory_stat_t;
+
+/* Statistics under the names of PyTorch's torch.cuda.memory_stats, in bytes or numbers of things. FAMILY.POOL.STATISTIC: POOL is
+ * all, small_pool (up to 1 MiB) or large_pool; STATISTIC is current, peak, allocated or freed (all since the runtime began).
+ * Names that mean nothing here are left out; a program must expect more names and fewer.
+ *   allocation, allocated_bytes   blocks that were not freed; bytes rounded up as the pool does
+ *   requested_bytes               bytes that they, and blocks that wait for a use's end, were asked for with
+ *   active, active_bytes          what the pool has given: also to freed blocks that wait, to caches and the guard
+ *   segment, reserved_bytes       memory of the pool's segments of 2 MiB
+ *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; like requested_bytes only current
+ * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
+ * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
+ * What streams give out again by themselves the pool does not count: allocated and freed of all but allocation.all are of what
+ * the pool gave. Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one
+ * moment if no other thread uses the runtime.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short, longer with many blocks.
+ * Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_memory_stats(mmsb_runtime_t runtime, mmsb_memory_stat_t *stats, size_t capacity,
+                                                 size_t *count);
 
 /* The number of a tag: a name for the purpose of memory, in statistics, logs and reports. A name keeps its number until the
  * process ends; 0 is "untagged".

@@ -30,6 +30,7 @@ SUITES = [
     "test-peers",
     "test-c",
     "test-tsan",
+    "test-pictures",
     "test-crash",
     "test-kernels",
     "test-wheel",

@@ -163,3 +163,10 @@ const (
 	PluginOrdered = 0
 	PluginSegment = 1
 )
+
+// MMSB_PICTURE_*.
+const (
+	PictureTorch = 0
+	PictureJSON  = 1
+	PictureHTML  = 2
+)

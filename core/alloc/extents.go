@@ -315,6 +315,14 @@ func (e *Extents) EachFree(each func(offset, count uint64) (goOn bool)) {
 	}
 }
 
+// Each calls each for every extent, free or not, from the last to the first. each changes none. Of an allocated one, bin and mark
+// mean nothing.
+func (e *Extents) Each(each func(extent Free, free bool)) {
+	for index := e.last; index != 0; index = e.extents[index].previous {
+		each(e.freeAt(index), e.extents[index].free)
+	}
+}
+
 // Grow moves the limit up. Errors: InvalidArgument (it would move down).
 func (e *Extents) Grow(limit uint64) error {
 	if limit < e.limit {

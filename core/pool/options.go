@@ -18,7 +18,7 @@ const (
 	mib = 1 << 20
 
 	// Small requests have a range of addresses of their own, so that they do not lie between large ones.
-	mostSmall    = mib
+	MostSmall    = mib
 	segmentBytes = 2 * mib // that get memory, and lose it, at once; also the least that the range of small requests grows by
 	largeStep    = 20 * mib
 

@@ -246,7 +246,16 @@ func (p *Pool) mark(numbers []int, gone bool) {
 	p.books.Lock()
 	defer p.books.Unlock()
 	for _, number := range numbers {
-		p.partitions[number].gone = gone
+		a := p.partitions[number]
+		for i, s := range a.spaces {
+			switch {
+			case gone && !a.gone:
+				p.bared(i, s.backed)
+			case a.gone && !gone:
+				p.backed(i, s.backed)
+			}
+		}
+		a.gone = gone
 	}
 	p.took(true)
 }

@@ -48,6 +48,9 @@ type Pool struct {
 
 	partitions []*partition // the ordinary one, and those of Open; under books
 
+	flows [Spaces]flow // of all partitions; under books
+	peaks flow
+
 	counts struct{ grown, moved, trimmed, waits, failures, retries, misses atomic.Uint64 }
 }
 
@@ -80,7 +83,7 @@ func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 func (p *Pool) space(number int) *space { return p.partitions[number/Spaces].spaces[number%Spaces] }
 
 func spaceOf(bytes uint64) int {
-	if bytes <= mostSmall {
+	if bytes <= MostSmall {
 		return Small
 	}
 	return Large
@@ -120,6 +123,7 @@ func (p *Pool) hit(stream uint32, b *Block) (ok bool, err error) {
 		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
 	}
 	p.took(ok)
+	p.countTake(b, ok)
 	return ok, nil
 }
 
@@ -160,6 +164,7 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		if ok {
 			b.Space, b.Offset = space, at
 			p.took(true)
+			p.countTake(b, true)
 			if behind.waits {
 				p.counts.waits.Add(1)
 			}
@@ -185,6 +190,7 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	at, ok := s.take(stream, b.Count)
 	b.Offset = at
 	p.took(ok)
+	p.countTake(b, ok)
 	return ok
 }
 
@@ -250,8 +256,10 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	defer p.books.Unlock()
 	s := p.space(b.Space)
 	s.back(stream, plan)
+	p.backed(b.Space, plan.Count)
 	b.Offset, ok = s.take(stream, b.Count)
 	p.took(ok)
+	p.countTake(b, ok)
 	return ok, nil
 }
 
@@ -291,6 +299,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 				p.books.Lock()
 				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
 					p.space(number).back(stream, left)
+					p.backed(number, left.Count)
 				}
 				p.books.Unlock()
 				return any, err
@@ -312,7 +321,11 @@ func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
 	}
 	s := p.space(number)
 	s.gather(stream, p.source.Done)
-	return s.spare(units, p.source.Done)
+	spared := s.spare(units, p.source.Done)
+	for _, r := range spared {
+		p.bared(number, r.Count)
+	}
+	return spared
 }
 
 func streamName(stream uint32) string { return "stream " + strconv.FormatUint(uint64(stream), 10) }
@@ -333,7 +346,11 @@ func (p *Pool) noSpace(units uint64, whose string, code status.Code, why string)
 func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
 	p.books.Lock()
 	defer p.books.Unlock()
-	return p.space(b.Space).give(stream, mark, b.Range)
+	err := p.space(b.Space).give(stream, mark, b.Range)
+	if err == nil {
+		p.countGive(b)
+	}
+	return err
 }
 
 // Trim takes memory from free segments that the device has come past, until so many bytes have any.

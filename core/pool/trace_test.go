@@ -185,7 +185,7 @@ func (a *piece) compare(b *piece) int {
 func (o *orderedSet) take(bytes uint64) *piece {
 	bytes = (bytes + Unit - 1) / Unit * Unit
 	pool := 0
-	if bytes > mostSmall {
+	if bytes > MostSmall {
 		pool = 1
 	}
 	set := &o.free[pool]

@@ -335,8 +335,8 @@ func TestPointersOfStreamsComeAgain(t *testing.T) {
 	require.Less(t, len(pointers), 100, "no pointer came again")
 }
 
-// A stream of the library's has the pointer of one that others have destroyed, and that was not forgotten: who forgets it then does
-// not end the new one.
+// A stream of the library's has the pointer of one that others have destroyed, and that was not forgotten: who forgets it then
+// does not end the new one.
 func TestAStreamHasThePointerOfAForeignOne(t *testing.T) {
 	d, library := openFake(t)
 	s := newSession(t, d, library)

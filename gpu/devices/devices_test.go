@@ -235,7 +235,7 @@ func TestRuntimesEndWhileTheyAreUsed(t *testing.T) {
 					}
 					s, err := runtime.FindStream(stream)
 					if err == nil {
-						_, _, _ = Allocate(s, 64, 0, 0)
+						_, _, _ = Allocate(s, 64, 0, 0, 0)
 						if reservation, err := r.Reserve(10); err == nil {
 							_, _ = EndReservation(reservation)
 						}

@@ -346,9 +346,9 @@ func EndReservation(h uint64) (left uint64, err error) {
 
 // Allocate takes a block on a stream, of a reservation where there is one. Errors: InvalidArgument (an unknown tag, a reservation
 // of another runtime), and those of runtime.Allocate.
-func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64) (h uint64, address driver.Address,
-	err error) {
-	request := runtime.Request{Bytes: bytes, Stream: stream, Tag: tag}
+func Allocate(stream *runtime.Stream, bytes uint64, tag runtime.Tag, reservation uint64, thread int32) (h uint64,
+	address driver.Address, err error) {
+	request := runtime.Request{Bytes: bytes, Stream: stream, Tag: tag, Thread: thread}
 	if !tag.Known() {
 		return 0, 0, unknownTag(tag)
 	}

@@ -25,6 +25,7 @@ type block struct {
 	index  uint32
 
 	own    Own     // the layers' words of its memory
+	freer  int32   // the system's thread that freed it, for the log; 0 = not told
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
 	freeOn *Stream // while Ending
 
@@ -91,24 +92,36 @@ func (t *blockTable) fill(q *freeQueue) error {
 			break
 		}
 		index := t.made + 1
-		if err := blocks.MakeRecord(index); err != nil {
+		if err := t.make(index >> blockChunkBits); err != nil {
 			if len(q.slots) > 0 {
 				break
 			}
 			return noRecords(err)
 		}
-		chunk := &t.chunks[index>>blockChunkBits]
-		if chunk.Load() == nil {
-			chunk.Store(new([blockChunk]block))
-		}
-		b := t.at(index)
-		b.index, b.record = index, blocks.At(index)
 		t.made = index
 		q.slots = append(q.slots, index)
 	}
 	if len(q.slots) == 0 {
 		return status.Errorf(status.Limit, "all %d blocks are in use", mostBlocks-1)
 	}
+	return nil
+}
+
+// make makes a chunk, where there is none. Handles of slots that were never used find records in it, which are free.
+func (t *blockTable) make(number uint32) error {
+	if t.chunks[number].Load() != nil {
+		return nil
+	}
+	first := number << blockChunkBits
+	if err := blocks.MakeRecord(first); err != nil { // one mapping has those of whole chunks
+		return err
+	}
+	chunk := new([blockChunk]block)
+	for i := range chunk {
+		chunk[i].index = first + uint32(i)
+		chunk[i].record = blocks.At(chunk[i].index)
+	}
+	t.chunks[number].Store(chunk)
 	return nil
 }
 
@@ -194,7 +207,7 @@ func (b *block) set(what uint32) { b.record.State.Store(blocks.State(b.generatio
 // memory is the block's, as the layers know it. The mutex is held, and the block is not C's.
 func (b *block) memory() Memory {
 	r := b.record
-	return Memory{Address: driver.Address(r.Address), Bytes: r.Bytes, Tag: Tag(r.Tag), Own: b.own}
+	return Memory{Address: driver.Address(r.Address), Bytes: r.Bytes, Tag: Tag(r.Tag), Own: b.own, Freer: b.freer}
 }
 
 // each walks the live blocks.
@@ -235,7 +248,7 @@ func (b *block) begin(memory Memory, stream *Stream) {
 			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
 			b.generation())
 	}
-	b.own, b.stream = memory.Own, stream
+	b.own, b.freer, b.stream = memory.Own, 0, stream
 	b.write = stream.next() // whoever uses it on another stream waits for the allocation
 	b.reads = b.reads[:0]
 	r := b.record
@@ -407,7 +420,10 @@ func (b *block) withdraw(s *Stream, access Access) { b.count(s, access, -1) }
 // is named, behind all uses of the block; never does the host wait for the device. While uses are open the free is deferred until
 // the last of them ends. Errors: InvalidHandle, StaleHandle (also a second free), InvalidArgument (a stream of another runtime),
 // and those of the driver: then the block is as before, and can be freed again.
-func Free(handle uint64, on *Stream) (deferred bool, err error) {
+func Free(handle uint64, on *Stream) (deferred bool, err error) { return FreeFrom(handle, on, 0) }
+
+// FreeFrom is Free, where the caller knows the system's thread for the log.
+func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error) {
 	b, err := allBlocks.locked(handle)
 	if err != nil {
 		return false, err
@@ -425,6 +441,7 @@ func Free(handle uint64, on *Stream) (deferred bool, err error) {
 		b.mutex.Unlock()
 		return false, otherRuntime(on)
 	}
+	b.freer = thread
 	if len(b.open) > 0 {
 		b.freeOn = on
 		b.countFree()

@@ -146,8 +146,8 @@ func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
 	mustFree(t, handle)
 }
 
-// C rounds as the pool does: a block serves its own size, and smaller ones of which it has at most 1/32 too much; up to 64 KiB only
-// its own.
+// C rounds as the pool does: a block serves its own size, and smaller ones of which it has at most 1/32 too much; up to 64 KiB
+// only its own.
 func TestSizesThatABlockServes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, text := range []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"} {
@@ -249,6 +249,20 @@ func TestHandlesThatAreNone(t *testing.T) {
 		require.False(t, ok)
 	}
 	mustFree(t, handle)
+
+	// Of slots that no block has used yet, in a chunk that is there.
+	for index := uint64(1); index < blockChunk; index++ {
+		forged := handle&^uint64(indexMask) | index
+		if forged == handle {
+			continue
+		}
+		_, err := FindBlock(forged)
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+		_, err = Free(forged, nil)
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+		_, _, err = BeginUse(w.streams[0], Use{forged, Read})
+		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
+	}
 }
 
 func TestTheLastGenerationIsNotUsedAgain(t *testing.T) {

@@ -15,6 +15,7 @@ type Request struct {
 	Stream      *Stream
 	Tag         Tag
 	Reservation *Reservation // whose bytes it takes; nil = none
+	Thread      int32        // the system's thread that asks, for the log; 0 = this one
 }
 
 // Memory is what a layer gave.
@@ -23,6 +24,7 @@ type Memory struct {
 	Bytes   uint64 // those that were asked for
 	Tag     Tag
 	Own     Own
+	Freer   int32 // the system's thread that freed it, for the log; 0 = this one
 }
 
 // Own are a layer's own words, which come back with the memory. A layer that needs some keeps those of the layer below.

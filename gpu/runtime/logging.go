@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/safego"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -22,7 +23,13 @@ type Log struct {
 	mutex sync.Mutex
 	ring  []LogRecord
 	next  uint64 // number of the next event; the ring has the last len(ring) of them
+	now   int64  // the time of the last tick; 0 = nobody moves it on
+
+	pooled bool // releases are not noted: in a pool memory is free to its stream at once
 }
+
+// logTick is how often the time of a log is moved on. A clock that is read for each event costs more than all the rest of it.
+const logTick = time.Millisecond
 
 // LogAction is what happened.
 type LogAction uint8
@@ -34,10 +41,12 @@ const (
 	LogFree
 	LogFreeFailure
 	LogReleased
+	LogMap   // addresses of a pool got memory
+	LogUnmap // and lost it
 )
 
 var logActions = [...]string{LogAllocate: "allocate", LogAllocateFailure: "allocate failure", LogFree: "free",
-	LogFreeFailure: "free failure", LogReleased: "released"}
+	LogFreeFailure: "free failure", LogReleased: "released", LogMap: "map", LogUnmap: "unmap"}
 
 // String is the action's name, in RMM's words as far as it has it.
 func (a LogAction) String() string { return logActions[a] }
@@ -45,8 +54,8 @@ func (a LogAction) String() string { return logActions[a] }
 // LogRecord is one event, in the order of Number. Bytes of a failed allocation are those that were asked for, its address is 0.
 type LogRecord struct {
 	Number  uint64 // from 1 on, without gaps
-	Time    int64  // nanoseconds since 1970
-	Thread  int32  // the system's thread
+	Time    int64  // nanoseconds since 1970, to about a millisecond
+	Thread  int32  // the system's thread; of a release or a segment 0
 	Action  LogAction
 	Code    status.Code
 	Address driver.Address
@@ -59,38 +68,69 @@ type LogRecord struct {
 // NewLog makes a log that keeps the last events, as many as are asked for, at least 1.
 func NewLog(events int) *Log { return &Log{ring: make([]LogRecord, max(1, events))} }
 
-func (l *Log) note(action LogAction, err error, memory Memory, stream *Stream) {
-	record := LogRecord{Time: time.Now().UnixNano(), Thread: int32(unix.Gettid()), Action: action, Code: status.CodeOf(err),
-		Address: memory.Address,
-		Bytes:   memory.Bytes, Tag: memory.Tag}
-	if stream != nil {
-		record.Stream, record.Native = stream.index, stream.native
-	}
+func (l *Log) note(action LogAction, code status.Code, memory *Memory, stream *Stream, thread int32) {
 	l.mutex.Lock()
-	record.Number = l.next + 1
-	l.ring[l.next%uint64(len(l.ring))] = record
+	if l.now == 0 {
+		l.begin()
+	}
+	r := &l.ring[l.next%uint64(len(l.ring))]
 	l.next++
+	r.Number, r.Time, r.Thread, r.Action, r.Code = l.next, l.now, thread, action, code
+	r.Address, r.Bytes, r.Tag = memory.Address, memory.Bytes, memory.Tag
+	r.Stream, r.Native = 0, 0
+	if stream != nil {
+		r.Stream, r.Native = stream.index, stream.native
+	}
 	l.mutex.Unlock()
+}
+
+// begin looks at the clock, which a goroutine does from now on, until a tick has seen no event. The lock is held.
+func (l *Log) begin() {
+	l.now = time.Now().UnixNano()
+	last := l.next
+	safego.Go(func() {
+		for {
+			time.Sleep(logTick)
+			l.mutex.Lock()
+			if l.next == last {
+				l.now = 0
+				l.mutex.Unlock()
+				return
+			}
+			l.now, last = time.Now().UnixNano(), l.next
+			l.mutex.Unlock()
+		}
+	})
+}
+
+// threadOf is the thread that a caller has named, or this one.
+func threadOf(named int32) int32 {
+	if named != 0 {
+		return named
+	}
+	return int32(unix.Gettid())
 }
 
 // Allocate implements Layer.
 func (l *Log) Allocate(request Request) (Memory, error) {
 	memory, err := l.below.Allocate(request)
 	if err != nil {
-		l.note(LogAllocateFailure, err, Memory{Bytes: request.Bytes, Tag: request.Tag}, request.Stream)
+		l.note(LogAllocateFailure, status.CodeOf(err), &Memory{Bytes: request.Bytes, Tag: request.Tag}, request.Stream,
+			threadOf(request.Thread))
 		return memory, err
 	}
-	l.note(LogAllocate, nil, memory, request.Stream)
+	l.note(LogAllocate, status.OK, &memory, request.Stream, threadOf(request.Thread))
 	return memory, nil
 }
 
 // Free implements Layer. The event is noted before the free is queued: after it another thread may get the address, and its event
 // must come later.
 func (l *Log) Free(memory Memory, stream *Stream) error {
-	l.note(LogFree, nil, memory, stream)
+	thread := threadOf(memory.Freer)
+	l.note(LogFree, status.OK, &memory, stream, thread)
 	err := l.below.Free(memory, stream)
 	if err != nil {
-		l.note(LogFreeFailure, err, memory, stream)
+		l.note(LogFreeFailure, status.CodeOf(err), &memory, stream, thread)
 	}
 	return err
 }
@@ -98,7 +138,9 @@ func (l *Log) Free(memory Memory, stream *Stream) error {
 // Released implements Layer.
 func (l *Log) Released(memory Memory) {
 	l.below.Released(memory)
-	l.note(LogReleased, nil, memory, nil)
+	if !l.pooled {
+		l.note(LogReleased, status.OK, &memory, nil, 0)
+	}
 }
 
 // Read copies events behind a number into records, the oldest first. lost is how many behind it the ring does not have any more.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
@@ -23,6 +24,7 @@ type Pool struct {
 	device driver.Device
 	ledger *DeviceLedger
 	books  *pool.Pool
+	log    *Log                                         // nil = none
 	whole  *wholeSource                                 // nil: segments are virtual memory
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
@@ -34,6 +36,8 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical // without an address: taken from segments for other segments
 	prepaid int               // segments that are charged, and that the driver has not been asked for yet
+
+	made, ended atomic.Uint64 // memory of segments
 }
 
 // addresses are a range of them; 0 bytes: not reserved.
@@ -66,6 +70,7 @@ func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, h
 		if err != nil {
 			return nil, err
 		}
+		p.whole.noted = p.notedWhole
 		p.books = pool.New(options, p.whole, [pool.Spaces]uint64{wholeBytes, wholeBytes})
 		return p, nil
 	}
@@ -155,6 +160,12 @@ func (p *Pool) Statistics() PoolStatistics {
 	s.Held -= min(s.Held, p.cached())
 	return PoolStatistics{Statistics: s, Kept: p.keptBytes(), Copied: p.copied.Load()}
 }
+
+// Flows are what the books have given out and taken back, in each space and in all.
+func (p *Pool) Flows() (spaces [pool.Spaces]pool.Flow, all pool.Flow) { return p.books.Flows() }
+
+// Made is how often the device gave memory for a segment, and Ended how often it got it back.
+func (p *Pool) Made() (made, ended uint64) { return p.made.Load(), p.ended.Load() }
 
 // Check walks the books. Errors: Internal.
 func (p *Pool) Check() error { return p.books.Check() }
@@ -267,6 +278,7 @@ func (p *poolSource) backAll(blocks []pool.Block) error {
 		}
 	}
 	_ = p.dropIdle() // the segments have their memory; what does not end now does later
+	p.note(LogMap, blocks)
 	return nil
 }
 
@@ -317,6 +329,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		if physical, err = p.create(); err != nil {
 			return err
 		}
+		p.made.Add(1)
 	}
 	if err := p.device.Map(address, physical); err != nil {
 		p.idle = append(p.idle, physical)
@@ -332,7 +345,38 @@ func (p *poolSource) Bare(space int, r pool.Range) error {
 }
 
 // bareAll takes memory away from segments of several ranges; from all of them or none.
-func (p *poolSource) bareAll(blocks []pool.Block) error { return p.bare(p.segmentsOf(blocks...)) }
+func (p *poolSource) bareAll(blocks []pool.Block) error {
+	err := p.bare(p.segmentsOf(blocks...))
+	if err == nil {
+		p.note(LogUnmap, blocks)
+	}
+	return err
+}
+
+func (p *poolSource) note(action LogAction, blocks []pool.Block) {
+	for _, block := range blocks {
+		(*Pool)(p).note(action, (*Pool)(p).addressOf(block), block.Count*pool.Unit)
+	}
+}
+
+func (p *Pool) note(action LogAction, address driver.Address, bytes uint64) {
+	if p.log != nil {
+		p.log.note(action, status.OK, &Memory{Address: address, Bytes: bytes}, nil, 0)
+	}
+}
+
+// notedWhole notes a segment that is an allocation of the driver.
+func (p *Pool) notedWhole(action LogAction, address driver.Address, bytes uint64) {
+	if action == LogMap {
+		p.made.Add(1)
+	} else {
+		p.ended.Add(1)
+	}
+	p.note(action, address, bytes)
+}
+
+// Whole says whether segments go back whole.
+func (p *Pool) Whole() bool { return p.whole != nil }
 
 // bare takes segments' memory away, for the next segments; all of them or none.
 func (p *poolSource) bare(segments []driver.Address) error {
@@ -366,6 +410,7 @@ func (p *poolSource) dropIdle() (first error) {
 			left = append(left, physical)
 			continue
 		}
+		p.ended.Add(1)
 		p.ledger.Give(poolSegment)
 	}
 	p.idle = left

@@ -117,6 +117,9 @@ func (r *Runtime) compose() (err error) {
 		if err := adaptor.Over(r.layer, r); err != nil {
 			return cmp.Or(err, r.layer.Close())
 		}
+		if log, is := adaptor.(*Log); is && r.pool != nil {
+			r.pool.log, log.pooled = log, true
+		}
 		r.layer = adaptor
 	}
 	if r.hits, err = newHits(r); err != nil {

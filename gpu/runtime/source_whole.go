@@ -27,6 +27,7 @@ type wholeSource struct {
 	reap    func()
 	done    func(stream uint32) uint64
 	stream  driver.Stream // of stream-ordered memory
+	noted   func(action LogAction, address driver.Address, bytes uint64)
 
 	mutex    sync.RWMutex // never held while the driver is called
 	segments [pool.Spaces]map[uint64]*wholeSegment
@@ -43,7 +44,8 @@ type wholeSegment struct {
 // newWholeSource makes a source. Errors: Unsupported (the device has no such memory), those of the driver.
 func newWholeSource(device driver.Device, options pool.Options, ledger *DeviceLedger, reap func(),
 	done func(stream uint32) uint64) (*wholeSource, error) {
-	s := &wholeSource{device: device, ledger: ledger, options: options, reap: reap, done: done}
+	s := &wholeSource{device: device, ledger: ledger, options: options, reap: reap, done: done,
+		noted: func(LogAction, driver.Address, uint64) {}}
 	for i := range s.segments {
 		s.segments[i] = make(map[uint64]*wholeSegment)
 	}
@@ -114,6 +116,7 @@ func (s *wholeSource) Back(space int, r pool.Range) error {
 	if err != nil {
 		return err
 	}
+	s.noted(LogMap, segment.address, segment.bytes)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for i := range segment.bytes / poolSegment {
@@ -131,6 +134,7 @@ func (s *wholeSource) Bare(space int, r pool.Range) error {
 	if segment.pageable == nil {
 		s.ledger.Give(segment.bytes)
 	}
+	s.noted(LogUnmap, segment.address, segment.bytes)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for i := range segment.bytes / poolSegment {
@@ -145,9 +149,12 @@ func (s *wholeSource) segment(space int, unit uint64) *wholeSegment {
 	return s.segments[space][unit*pool.Unit/poolSegment]
 }
 
-// address is where a block lies.
+// address is where a block lies; 0: its segment has gone back.
 func (s *wholeSource) address(b pool.Block) driver.Address {
 	segment := s.segment(b.Space, b.Offset)
+	if segment == nil {
+		return 0
+	}
 	return segment.address + driver.Address(b.Offset*pool.Unit-segment.first*poolSegment)
 }
 

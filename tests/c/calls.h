@@ -54,6 +54,7 @@ typedef struct call_arguments {
     mmsb_device_memory_t device_memory;
     mmsb_runtime_stats_t runtime_stats;
     mmsb_tag_stats_t tag_stats;
+    mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
     mmsb_tag_t tag;
     const void *view;
@@ -251,6 +252,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_runtime_reap, MMSB_KIND_RUNTIME, ORDINARY, (handle)) \
     CALL(mmsb_runtime_trim, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0)) \
     CALL(mmsb_runtime_log_write, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1)) \
+    CALL(mmsb_runtime_snapshot_write, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1, MMSB_PICTURE_JSON)) \
+    CALL(mmsb_runtime_memory_stats, MMSB_KIND_RUNTIME, ORDINARY, (handle, &a.memory_stat, 0, &a.length)) \
     CALL(mmsb_tag_of, 0, ORDINARY, ("tag", &a.tag)) \
     CALL(mmsb_runtime_tag_stats, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0, &a.tag_stats)) \
     CALL(mmsb_reservation_create, MMSB_KIND_RUNTIME, ORDINARY, (handle, 1, &a.number)) \

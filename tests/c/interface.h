@@ -480,6 +480,10 @@ FIELD_IS(mmsb_runtime_stats_t, sleeping_kept, 216, 8);
 FIELD_IS(mmsb_runtime_stats_t, sleeping_copied, 224, 8);
 FIELD_IS(mmsb_runtime_stats_t, reserved, 232, 16);
 
+SIZE_IS(mmsb_memory_stat_t, 16);
+FIELD_IS(mmsb_memory_stat_t, name, 0, 8);
+FIELD_IS(mmsb_memory_stat_t, value, 8, 8);
+
 SIZE_IS(mmsb_tag_stats_t, 64);
 FIELD_IS(mmsb_tag_stats_t, live, 0, 8);
 FIELD_IS(mmsb_tag_stats_t, peak, 8, 8);
@@ -552,6 +556,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_TELEMETRY, sizeof(mmsb_telemetry_t)},
     {MMSB_STRUCT_RUNTIME_OPTIONS, sizeof(mmsb_runtime_options_t)},
     {MMSB_STRUCT_RUNTIME_STATS, sizeof(mmsb_runtime_stats_t)},
+    {MMSB_STRUCT_MEMORY_STAT, sizeof(mmsb_memory_stat_t)},
     {MMSB_STRUCT_TAG_STATS, sizeof(mmsb_tag_stats_t)},
     {MMSB_STRUCT_BLOCK_INFO, sizeof(mmsb_block_info_t)},
     {MMSB_STRUCT_SLEEP_OPTIONS, sizeof(mmsb_sleep_options_t)},
@@ -745,6 +750,8 @@ static const char *const interface_calls[] = {
     "mmsb_runtime_reap",
     "mmsb_runtime_trim",
     "mmsb_runtime_log_write",
+    "mmsb_runtime_snapshot_write",
+    "mmsb_runtime_memory_stats",
     "mmsb_tag_of",
     "mmsb_runtime_tag_stats",
     "mmsb_reservation_create",

@@ -47,6 +47,7 @@ from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
+from pictures import PICTURE_FILES, PICTURES, WALKS
 from plugins import ADDRESSES, FOREIGN_STREAMS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
@@ -91,6 +92,9 @@ SUBJECTS: list[Go | C] = [
     POOLS,
     HITS,
     LEFT_TO_C,
+    WALKS,
+    PICTURES,
+    PICTURE_FILES,
     POOL_LAYERS,
     TRACES,
     REPLAYS,

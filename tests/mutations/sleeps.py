@@ -27,7 +27,7 @@ PARTITIONS = Go(
         ),
         Mutant(
             "gone-not-noted", "segments of a partition that sleeps count as those that have memory",
-            "Pool.mark", "p.partitions[number].gone = gone", "p.partitions[number].gone = gone && false",
+            "Pool.mark", "a.gone = gone", "p.partitions[number].gone = gone && false",
         ),
         Mutant(
             "free-segments-wake", "segments that nobody holds a part of any more get memory, too",

@@ -48,6 +48,7 @@ export async_verify_snapshot, async_compact_snapshot, async_diff_snapshots
 export get_devices, DeviceRuntime, DeviceStream, DeviceBlock
 export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
 export set_device_budget!, get_device_memory
+export get_memory_statistics, get_memory_snapshot, write_memory_snapshot
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_address!, record_address!, free_address!

@@ -106,6 +106,7 @@ const MMSB_STRUCT_STORE_INFO = Int32(36)
 const MMSB_STRUCT_STORE_POINT = Int32(37)
 const MMSB_STRUCT_DEVICE_MEMORY = Int32(38)
 const MMSB_STRUCT_SLEEP_OPTIONS = Int32(39)
+const MMSB_STRUCT_MEMORY_STAT = Int32(40)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -172,6 +173,9 @@ const MMSB_PATH_SEVERAL_SWITCHES = Int32(20)
 const MMSB_PATH_HOST_BRIDGE = Int32(30)
 const MMSB_PATH_NUMA_NODE = Int32(40)
 const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
+const MMSB_PICTURE_TORCH = Int32(0)
+const MMSB_PICTURE_JSON = Int32(1)
+const MMSB_PICTURE_HTML = Int32(2)
 const MMSB_SLEEP_DROP = Int32(1)
 const MMSB_SLEEP_KEEP = Int32(2)
 const MMSB_SLEEP_FILE = Int32(3)
@@ -704,6 +708,11 @@ struct mmsb_runtime_stats_t
     reserved::NTuple{2,UInt64}
 end
 
+struct mmsb_memory_stat_t
+    name::Ptr{UInt8}
+    value::UInt64
+end
+
 struct mmsb_tag_stats_t
     live::UInt64
     peak::UInt64
@@ -777,6 +786,7 @@ const STRUCTS = (
     MMSB_STRUCT_TELEMETRY => mmsb_telemetry_t,
     MMSB_STRUCT_RUNTIME_OPTIONS => mmsb_runtime_options_t,
     MMSB_STRUCT_RUNTIME_STATS => mmsb_runtime_stats_t,
+    MMSB_STRUCT_MEMORY_STAT => mmsb_memory_stat_t,
     MMSB_STRUCT_TAG_STATS => mmsb_tag_stats_t,
     MMSB_STRUCT_BLOCK_INFO => mmsb_block_info_t,
     MMSB_STRUCT_SLEEP_OPTIONS => mmsb_sleep_options_t,
@@ -1276,6 +1286,12 @@ mmsb_runtime_trim(runtime, keep) =
     @ccall libmmsb.mmsb_runtime_trim(runtime::mmsb_runtime_t, keep::UInt64)::mmsb_status_t
 mmsb_runtime_log_write(runtime, descriptor) =
     @ccall libmmsb.mmsb_runtime_log_write(runtime::mmsb_runtime_t, descriptor::Int32)::mmsb_status_t
+mmsb_runtime_snapshot_write(runtime, descriptor, format) =
+    @ccall libmmsb.mmsb_runtime_snapshot_write(runtime::mmsb_runtime_t, descriptor::Int32, format::Int32)::mmsb_status_t
+mmsb_runtime_memory_stats(runtime, stats, capacity, count) =
+    @ccall libmmsb.mmsb_runtime_memory_stats(
+        runtime::mmsb_runtime_t, stats::Ptr{mmsb_memory_stat_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_tag_of(name, tag) = @ccall libmmsb.mmsb_tag_of(name::Ptr{UInt8}, tag::Ptr{mmsb_tag_t})::mmsb_status_t
 mmsb_runtime_tag_stats(runtime, tag, stats) =
     @ccall libmmsb.mmsb_runtime_tag_stats(

@@ -175,6 +175,101 @@ Writes the events of the runtime's log to an open file, in the CSV format of RMM
 write_runtime_log(runtime::DeviceRuntime, file::IOStream) = call(mmsb_runtime_log_write, runtime, Int32(fd(file)))
 
 """
+    get_memory_statistics(runtime)
+
+Statistics under the names of PyTorch's `torch.cuda.memory_stats`, such as `"allocated_bytes.all.current"`, as a `Dict`. Names
+that mean nothing here are left out.
+"""
+function get_memory_statistics(runtime::DeviceRuntime)
+    count = Ref{Csize_t}(0)
+    call(mmsb_runtime_memory_stats, runtime, Ptr{mmsb_memory_stat_t}(C_NULL), 0, count)
+    entries = Vector{mmsb_memory_stat_t}(undef, count[])
+    call(mmsb_runtime_memory_stats, runtime, entries, length(entries), count)
+    return Dict{String, Int}(unsafe_string(entry.name) => Int(entry.value) for entry in entries)
+end
+
+"""
+    get_memory_snapshot(runtime)
+
+A picture of a runtime's memory in the schema of PyTorch's `torch.cuda.memory._snapshot`, as a `Dict` with `"segments"` and
+`"device_traces"`: its segments and blocks, and with `log_events` the events before.
+"""
+get_memory_snapshot(runtime::DeviceRuntime) =
+    mktemp() do _, file
+        write_memory_snapshot(runtime, file, MMSB_PICTURE_TORCH)
+        read_pickle(seekstart(file))
+    end
+
+"Reads the opcodes of pickles that core/picture/pickle.go writes."
+function read_pickle(file::IO)
+    stack, marks, memo = Any[], Int[], Dict{UInt32, Any}()
+    number() = ltoh(read(file, UInt32))
+    while true
+        opcode = read(file, UInt8)
+        if opcode == 0x80 # the protocol
+            read(file, UInt8)
+        elseif opcode == UInt8('}')
+            push!(stack, Dict{String, Any}())
+        elseif opcode == UInt8(']')
+            push!(stack, Any[])
+        elseif opcode == UInt8('(')
+            push!(marks, length(stack))
+        elseif opcode == UInt8('u')
+            at = pop!(marks)
+            for i in at+1:2:length(stack)
+                stack[at][stack[i]] = stack[i+1]
+            end
+            resize!(stack, at)
+        elseif opcode == UInt8('e')
+            at = pop!(marks)
+            append!(stack[at], stack[at+1:end])
+            resize!(stack, at)
+        elseif opcode == UInt8('X')
+            push!(stack, String(read(file, number())))
+        elseif opcode == UInt8('J')
+            push!(stack, Int(number()))
+        elseif opcode == 0x8a
+            push!(stack, foldr((byte, sum) -> sum << 8 | byte, read(file, read(file, UInt8)); init = 0))
+        elseif opcode == 0x88 || opcode == 0x89
+            push!(stack, opcode == 0x88)
+        elseif opcode == 0x86
+            second = pop!(stack)
+            push!(stack, (pop!(stack), second))
+        elseif opcode == UInt8('r')
+            memo[number()] = stack[end]
+        elseif opcode == UInt8('j')
+            push!(stack, memo[number()])
+        elseif opcode == UInt8('.')
+            return pop!(stack)
+        else
+            throw(ArgumentError("pickle has the unknown opcode $opcode"))
+        end
+    end
+end
+
+const PICTURES = Dict(".html" => MMSB_PICTURE_HTML, ".json" => MMSB_PICTURE_JSON, ".pickle" => MMSB_PICTURE_TORCH,
+    ".pkl" => MMSB_PICTURE_TORCH)
+
+"""
+    write_memory_snapshot(runtime, path)
+
+Writes a picture of a runtime's memory: its segments and blocks, and with `log_events` the events before. The ending of `path`
+chooses the form: `.html` is a page for a browser, `.pickle` (or `.pkl`) what pytorch.org/memory_viz opens, `.json` what the
+command `mmsb memory report` reads.
+"""
+function write_memory_snapshot(runtime::DeviceRuntime, path::AbstractString)
+    form = get(PICTURES, lowercase(splitext(path)[2]), nothing)
+    form === nothing && throw(ArgumentError("path is $(repr(path)); it must end in .html, .json, .pickle or .pkl"))
+    open(path, "w") do file
+        write_memory_snapshot(runtime, file, form)
+    end
+    return nothing
+end
+
+write_memory_snapshot(runtime::DeviceRuntime, file::IOStream, form::Integer) =
+    call(mmsb_runtime_snapshot_write, runtime, Int32(fd(file)), Int32(form))
+
+"""
     reserve_bytes!(runtime, bytes)
 
 Reserves bytes of the budget for later blocks and returns the handle of the reservation, which `end_reservation!` ends.

@@ -129,6 +129,41 @@ end
     end
 end
 
+@testset "pictures and statistics of memory" begin
+    with_devices() do state
+        folder = mktempdir()
+        runtime = create_runtime!(state, 0; pool = "", log_events = 100)
+        stream = open_stream!(runtime)
+        block = allocate_block!(stream, 1000; tag = "weights")
+        statistics = get_memory_statistics(runtime)
+        @test statistics["allocated_bytes.all.current"] == statistics["active_bytes.small_pool.peak"] == 1024
+        @test statistics["requested_bytes.all.current"] == 1000 && statistics["allocation.all.current"] == 1
+        for (name, begins) in ("a.html" => "<!doctype html>", "b.json" => "{\"format\":\"mmsb memory", "c.pickle" => "\x80\x02")
+            write_memory_snapshot(runtime, joinpath(folder, name))
+            text = read(joinpath(folder, name), String)
+            @test startswith(text, begins) && occursin("weights", text)
+        end
+        picture = get_memory_snapshot(runtime)
+        @test sort(collect(keys(picture))) == ["device_traces", "segments"]
+        @test all(s -> s["total_size"] == sum(b["size"] for b in s["blocks"]), picture["segments"])
+        blocks = [b for s in picture["segments"] for b in s["blocks"] if b["address"] == UInt(block.address)]
+        @test length(blocks) == 1 && blocks[1]["state"] == "active_allocated" && blocks[1]["requested_size"] == 1000
+        @test blocks[1]["frames"][1]["name"] == "weights" && blocks[1]["frames"][1]["line"] > 0
+        @test [event["action"] for event in picture["device_traces"][1]] == ["segment_map", "alloc"]
+        @test picture["segments"][1]["segment_pool_id"] == (0, 0) && picture["segments"][1]["is_expandable"]
+        @test thrown(() -> write_memory_snapshot(runtime, joinpath(folder, "picture"))) isa ArgumentError
+        @test !ispath(joinpath(folder, "picture"))
+        @test open(file -> thrown(() -> write_memory_snapshot(runtime, file, 3)), joinpath(folder, "d"), "w") isa MMSBError
+        symlink("/dev/full", joinpath(folder, "full.html"))
+        @test thrown(() -> write_memory_snapshot(runtime, joinpath(folder, "full.html"))) isa MMSBError
+        free_block!(block)
+        @test get_memory_statistics(runtime)["allocation.all.freed"] == 1
+        close(runtime)
+        @test thrown(() -> get_memory_statistics(runtime)) isa StaleHandleError
+        @test thrown(() -> write_memory_snapshot(runtime, joinpath(folder, "a.html"))) isa StaleHandleError
+    end
+end
+
 @testset "budgets, reservations, log" begin
     with_devices() do state
         folder = mktempdir()

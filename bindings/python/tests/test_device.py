@@ -8,6 +8,8 @@ import ctypes
 import gc
 import os
 import pickle
+import pickletools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -401,3 +403,120 @@ def test_everything_ends_with_its_context() -> None:
             copy.copy(thing)
     assert repr(runtime) == "<mmsb.Runtime closed>"
     assert repr(stream) == "<mmsb.Stream closed>"
+
+
+def test_memory_stats_have_pytorchs_names(sim: mmsb.Context) -> None:
+    with sim.create_runtime(pool="") as runtime, runtime.stream() as stream:
+        block = stream.allocate(1000)
+        stats = runtime.memory_stats()
+        assert stats["allocated_bytes.all.current"] == stats["allocated_bytes.small_pool.peak"] == 1024
+        assert stats["requested_bytes.all.current"] == 1000
+        assert stats["allocation.all.current"] == 1 and stats["num_ooms"] == 0
+        block.free()
+        stats = runtime.memory_stats()
+        assert (stats["allocation.all.current"], stats["allocation.all.freed"]) == (0, 1)
+        assert stats["reserved_bytes.all.current"] >= stats["largest_free_block"] >= 1 << 20
+    with pytest.raises(mmsb.ClosedError):
+        runtime.memory_stats()
+    assert sim.runtime().memory_stats()["num_sync_all_streams"] == 0
+
+
+FRAME = {"filename": str, "line": int, "name": str}
+BLOCK = {"address": int, "size": int, "requested_size": int, "state": str, "frames": [FRAME]}
+#: torch/cuda/memory.py: Segment, and what torch.cuda.memory._snapshot returns.
+SCHEMA = {
+    "segments": [
+        {
+            "device": int,
+            "address": int,
+            "total_size": int,
+            "stream": int,
+            "segment_type": str,
+            "segment_pool_id": (int, int),
+            "is_expandable": bool,
+            "allocated_size": int,
+            "active_size": int,
+            "requested_size": int,
+            "frames": [FRAME],
+            "blocks": [BLOCK],
+        }
+    ],
+    "device_traces": [[{"action": str, "addr": int, "size": int, "stream": int, "time_us": int, "frames": [FRAME]}]],
+}
+#: What the page reads (torch/utils/viz/MemoryViz.js: unpickle), as far as it is needed.
+OPCODES = {
+    *("PROTO", "STOP", "MARK", "EMPTY_DICT", "SETITEMS", "EMPTY_LIST", "APPENDS", "TUPLE2", "BINUNICODE", "BININT", "LONG1"),
+    *("NEWTRUE", "NEWFALSE", "LONG_BINPUT", "LONG_BINGET"),
+}
+ACTIONS = {"alloc", "free_requested", "free_completed", "oom"}
+
+
+def fits(value: object, schema: object) -> bool:
+    """Whether a value has the form of a schema: dicts with these keys, or more in events, lists of these items."""
+    if isinstance(schema, dict):
+        return isinstance(value, dict) and schema.keys() <= value.keys() and all(fits(value[k], schema[k]) for k in schema)
+    if isinstance(schema, list):
+        return isinstance(value, list) and all(fits(item, schema[0]) for item in value)
+    if isinstance(schema, tuple):
+        return isinstance(value, tuple) and len(value) == len(schema) and all(map(fits, value, schema))
+    return type(value) is schema
+
+
+@pytest.mark.parametrize("pool", [None, ""])
+def test_snapshots_have_pytorchs_schema(sim: mmsb.Context, tmp_path: Path, pool: str | None) -> None:
+    with sim.create_runtime(pool=pool, log_events=1000) as runtime, runtime.stream() as stream:
+        block = stream.allocate(3000, tag="weights")
+        gone = stream.allocate(5 << 20, tag="cache ä")
+        waits = stream.allocate(700)
+        with stream.use((waits, "read")):
+            waits.free()
+            gone.free()
+            with pytest.raises(mmsb.OutOfMemoryError):
+                stream.allocate(1 << 40)
+            picture = runtime.snapshot()
+            runtime.snapshot(tmp_path / "memory.pickle")
+        written = (tmp_path / "memory.pickle").read_bytes()
+        assert pickle.loads(written).keys() == picture.keys()
+        assert {opcode.name for opcode, _, _ in pickletools.genops(written)} <= OPCODES
+        assert fits(picture, SCHEMA), picture
+        for segment in picture["segments"]:
+            assert segment["total_size"] == sum(b["size"] for b in segment["blocks"])
+            assert segment["allocated_size"] == sum(b["size"] for b in segment["blocks"] if b["state"] == "active_allocated")
+            ends = [b["address"] + b["size"] for b in segment["blocks"]]
+            assert [segment["address"], *ends[:-1]] == [b["address"] for b in segment["blocks"]]
+        blocks = {b["address"]: b for s in picture["segments"] for b in s["blocks"]}
+        mine = blocks[block.address]
+        assert (mine["requested_size"], mine["state"]) == (3000, "active_allocated")
+        assert mine["frames"] == [{"filename": "thread", "line": threading.get_native_id(), "name": "weights"}]
+        assert blocks[waits.address]["state"] == "active_pending_free"
+        assert {b["state"] for b in blocks.values()} <= {"active_allocated", "active_pending_free", "inactive"}
+        trace = picture["device_traces"][0]
+        segments = {"segment_map", "segment_unmap"} if pool is not None else {"segment_alloc", "segment_free"}
+        assert {e["action"] for e in trace} <= ACTIONS | segments
+        assert [e["action"] for e in trace if e["addr"] == gone.address and e["action"] in ACTIONS] == [
+            "alloc",
+            "free_requested",
+            "free_completed",
+        ]
+        refused = next(e for e in trace if e["action"] == "oom")
+        assert refused["size"] == 1 << 40 and 0 < refused["device_free"] <= 1 << 30
+
+
+def test_snapshots_are_written(sim: mmsb.Context, tmp_path: Path) -> None:
+    with sim.create_runtime(pool="") as runtime, runtime.stream() as stream:
+        block = stream.allocate(100, tag="weights")
+        for name, begins in {"a.html": b"<!doctype html>", "b.JSON": b'{"format":"mmsb memory', "c.pkl": b"\x80\x02"}.items():
+            runtime.snapshot(tmp_path / name)
+            runtime.snapshot(str(tmp_path / name))
+            text = (tmp_path / name).read_bytes()
+            assert text.startswith(begins) and b"weights" in text
+        with pytest.raises(mmsb.InvalidArgumentError, match=r"it must end in \.html"):
+            runtime.snapshot(tmp_path / "picture")
+        assert not (tmp_path / "picture").exists()
+        (tmp_path / "full.html").symlink_to("/dev/full")
+        with pytest.raises(mmsb.NoSpaceError):
+            runtime.snapshot(tmp_path / "full.html")
+        block.free()
+    with pytest.raises(mmsb.ClosedError):
+        runtime.snapshot(tmp_path / "closed.html")
+    assert not (tmp_path / "closed.html").exists()

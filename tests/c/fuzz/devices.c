@@ -285,7 +285,16 @@ static void device_runtime(void) {
     case 2: {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
         CALL(mmsb_runtime_log_write(device.runtime, null), device.logged ? MMSB_OK : MMSB_E_INVALID_STATE);
+        CALL(mmsb_runtime_snapshot_write(device.runtime, null, (int32_t)below(3)), MMSB_OK);
+        CALL(mmsb_runtime_snapshot_write(device.runtime, null, 3), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_runtime_snapshot_write(bad.handle, null, 0), bad.code);
         close(null);
+        size_t count = 0;
+        mmsb_memory_stat_t stats_of_memory[128];
+        CALL(mmsb_runtime_memory_stats(device.runtime, stats_of_memory, 128, &count), MMSB_OK);
+        for (size_t i = 0; i < count; i++)
+            if (strcmp(stats_of_memory[i].name, "allocated_bytes.all.current") == 0)
+                SAME(stats_of_memory[i].value >= device.live, 1);
         break;
     }
     case 3: {
@@ -450,9 +459,9 @@ static void device_plugin(void) {
 }
 
 void fuzz_device(void) {
-    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,    device_look,  device_use,
-                                          device_use,      device_stream,   device_runtime, device_sleep, device_capture,
-                                          device_plugin};
+    static void (*const steps[])(void) = {device_allocate, device_allocate, device_free,   device_look,
+                                          device_use,      device_use,      device_stream, device_runtime,
+                                          device_sleep,    device_capture,  device_plugin};
     mmsb_context_t context = contexts[any_context()].handle;
     mmsb_device_info_t devices[2];
     size_t count = UNTOUCHED;

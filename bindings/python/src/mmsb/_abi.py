@@ -115,6 +115,7 @@ STRUCT_STORE_INFO = 36
 STRUCT_STORE_POINT = 37
 STRUCT_DEVICE_MEMORY = 38
 STRUCT_SLEEP_OPTIONS = 39
+STRUCT_MEMORY_STAT = 40
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -181,6 +182,9 @@ PATH_SEVERAL_SWITCHES = 20
 PATH_HOST_BRIDGE = 30
 PATH_NUMA_NODE = 40
 PATH_ACROSS_SYSTEM = 50
+PICTURE_TORCH = 0
+PICTURE_JSON = 1
+PICTURE_HTML = 2
 SLEEP_DROP = 1
 SLEEP_KEEP = 2
 SLEEP_FILE = 3
@@ -297,6 +301,7 @@ STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "foll
 DEVICE = {"host": DEVICE_HOST}
 SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
+PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -881,6 +886,13 @@ class RuntimeStats(ctypes.Structure):
     )
 
 
+class MemoryStat(ctypes.Structure):
+    _fields_ = (
+        ("name", c_char_p),
+        ("value", c_uint64),
+    )
+
+
 class TagStats(ctypes.Structure):
     _fields_ = (
         ("live", c_uint64),
@@ -962,6 +974,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_TELEMETRY: Telemetry,
     STRUCT_RUNTIME_OPTIONS: RuntimeOptions,
     STRUCT_RUNTIME_STATS: RuntimeStats,
+    STRUCT_MEMORY_STAT: MemoryStat,
     STRUCT_TAG_STATS: TagStats,
     STRUCT_BLOCK_INFO: BlockInfo,
     STRUCT_SLEEP_OPTIONS: SleepOptions,
@@ -1183,6 +1196,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_runtime_reap": (c_int32, (c_uint64,)),
     "mmsb_runtime_trim": (c_int32, (c_uint64, c_uint64)),
     "mmsb_runtime_log_write": (c_int32, (c_uint64, c_int32)),
+    "mmsb_runtime_snapshot_write": (c_int32, (c_uint64, c_int32, c_int32)),
+    "mmsb_runtime_memory_stats": (c_int32, (c_uint64, POINTER(MemoryStat), c_size_t, POINTER(c_size_t))),
     "mmsb_tag_of": (c_int32, (c_char_p, POINTER(c_uint32))),
     "mmsb_runtime_tag_stats": (c_int32, (c_uint64, c_uint32, POINTER(TagStats))),
     "mmsb_reservation_create": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import pickle
+import tempfile
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
 from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
@@ -162,6 +165,14 @@ def device_of(info: _abi.DeviceInfo) -> Device:
     )
 
 
+_PICTURES = {
+    ".html": _abi.PICTURE_HTML,
+    ".json": _abi.PICTURE_JSON,
+    ".pickle": _abi.PICTURE_TORCH,
+    ".pkl": _abi.PICTURE_TORCH,
+}
+
+
 class Runtime(Closable):
     """Streams and blocks of a device: the shared runtime, or one of the program's own.
 
@@ -294,6 +305,44 @@ class Runtime(Closable):
         """Writes the events of the log as text, in the CSV format of RMM's logging adaptor."""
         descriptor = file if isinstance(file, int) else file.fileno()
         check(lib.mmsb_runtime_log_write(self.handle, signed(descriptor, "file")))
+
+    def memory_stats(self) -> dict[str, int]:
+        """Statistics under the names of torch.cuda.memory_stats, such as "allocated_bytes.all.current".
+
+        Names that mean nothing here are left out. POOL is all, small_pool (up to 1 MiB) or large_pool.
+        """
+        count = ctypes.c_size_t()
+        check(lib.mmsb_runtime_memory_stats(self.handle, None, 0, count))
+        entries = (_abi.MemoryStat * count.value)()
+        check(lib.mmsb_runtime_memory_stats(self.handle, entries, len(entries), count))
+        return {entry.name.decode(): entry.value for entry in entries}
+
+    @overload
+    def snapshot(self) -> dict[str, Any]: ...
+
+    @overload
+    def snapshot(self, path: str | os.PathLike[str]) -> None: ...
+
+    def snapshot(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any] | None:
+        """A picture of the memory: its segments and blocks, and with log_events the events before.
+
+        path: a file to write; its ending chooses the form. ".html" is a page for a browser, ".pickle" (or ".pkl") what
+        pytorch.org/memory_viz opens, ".json" what the command `mmsb memory report` reads. None: returns the dict that the pickle
+        holds: segments and device_traces, in the schema of torch.cuda.memory._snapshot.
+        """
+        if path is None:
+            with tempfile.TemporaryFile() as file:
+                check(lib.mmsb_runtime_snapshot_write(self.handle, file.fileno(), _abi.PICTURE_TORCH))
+                file.seek(0)
+                picture: dict[str, Any] = pickle.load(file)  # noqa: S301: the library has just written it
+                return picture
+        form = _PICTURES.get(os.path.splitext(path)[1].lower())
+        if form is None:
+            raise InvalidArgumentError(f"path is {os.fspath(path)!r}; it must end in {', '.join(_PICTURES)}")
+        handle = self.handle
+        with open(path, "wb") as file:
+            check(lib.mmsb_runtime_snapshot_write(handle, file.fileno(), form))
+        return None
 
     def close(self) -> None:
         """Waits for the queued work, then ends a runtime of the program's own with its streams and blocks. Idempotent."""

@@ -64,7 +64,7 @@ const (
 )
 
 func (r *run) memory() *cobra.Command {
-	return group("memory", "replay traces of allocators", r.memoryReplay())
+	return group("memory", "draw and replay what programs have on devices", r.memoryReport(), r.memoryReplay())
 }
 
 func (r *run) memoryReplay() *cobra.Command {

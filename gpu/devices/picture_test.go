@@ -1,0 +1,161 @@
+package devices
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/picture"
+	"libmmsb/core/status"
+	"libmmsb/gpu/runtime"
+)
+
+func statistics(t *testing.T, r *Runtime) map[string]uint64 {
+	entries, err := r.MemoryStatistics()
+	require.NoError(t, err)
+	values := map[string]uint64{}
+	for _, e := range entries {
+		require.NotContains(t, values, e.Name)
+		values[e.Name] = e.Value
+	}
+	return values
+}
+
+// Random operations against a model of blocks that count in PyTorch's pools by their size.
+func TestStatisticsUnderPyTorchsNames(t *testing.T) {
+	const mib = 1 << 20
+	set := NewSet(Options{Simulate: Always, Devices: 1, Memory: 1 << 30})
+	defer set.Close()
+	for _, pooled := range []bool{true, false} {
+		options := RuntimeOptions{}
+		if pooled {
+			options.Pool = new(string)
+		}
+		r, err := set.New(0, options)
+		require.NoError(t, err)
+		h, err := r.AcquireStream(0)
+		require.NoError(t, err)
+		s, err := runtime.FindStream(h)
+		require.NoError(t, err)
+		random := rand.New(rand.NewPCG(7, 7))
+		type tally struct{ number, bytes, asked, peak, peakBytes, all, allBytes uint64 }
+		model := map[string]*tally{"all": {}, "small_pool": {}, "large_pool": {}}
+		live := map[uint64]uint64{}
+		for range 600 {
+			if len(live) < 5 || random.IntN(100) < 55 {
+				size := 1 + random.Uint64N([]uint64{5000, mib, 6 * mib}[random.IntN(3)])
+				block, _, err := Allocate(s, size, 0, 0, 0)
+				require.NoError(t, err)
+				live[block] = size
+				for _, name := range []string{"all", poolOf(size)} {
+					m := model[name]
+					rounded := (size + 511) / 512 * 512
+					m.number, m.bytes, m.asked = m.number+1, m.bytes+rounded, m.asked+size
+					m.peak, m.peakBytes = max(m.peak, m.number), max(m.peakBytes, m.bytes)
+					m.all, m.allBytes = m.all+1, m.allBytes+rounded
+				}
+			} else {
+				for block, size := range live {
+					_, err := runtime.Free(block, nil)
+					require.NoError(t, err)
+					delete(live, block)
+					for _, name := range []string{"all", poolOf(size)} {
+						m := model[name]
+						m.number, m.bytes, m.asked = m.number-1, m.bytes-(size+511)/512*512, m.asked-size
+					}
+					break
+				}
+			}
+		}
+		_, _, err = Allocate(s, 1<<40, 0, 0, 0)
+		require.Error(t, err)
+		v := statistics(t, r)
+		require.EqualValues(t, 1, v["num_ooms"])
+		all := model["all"]
+		require.Equal(t, all.number, v["allocation.all.current"])
+		require.Equal(t, all.all, v["allocation.all.allocated"])
+		require.Equal(t, all.all-all.number, v["allocation.all.freed"])
+		require.Equal(t, all.asked, v["requested_bytes.all.current"])
+		if !pooled {
+			require.NotContains(t, v, "reserved_bytes.all.current")
+			require.Equal(t, all.asked, v["allocated_bytes.all.current"])
+			require.Equal(t, all.all, v["num_device_alloc"])
+			continue
+		}
+		for name, m := range model {
+			for _, family := range []string{"allocation", "active"} {
+				require.Equal(t, m.number, v[family+"."+name+".current"], name)
+				require.Equal(t, m.peak, v[family+"."+name+".peak"], name)
+				require.Equal(t, m.all, v[family+"."+name+".allocated"], name)
+				require.Equal(t, m.all-m.number, v[family+"."+name+".freed"], name)
+			}
+			for _, family := range []string{"allocated_bytes", "active_bytes"} {
+				require.Equal(t, m.bytes, v[family+"."+name+".current"], name)
+				require.Equal(t, m.peakBytes, v[family+"."+name+".peak"], name)
+				require.Equal(t, m.allBytes, v[family+"."+name+".allocated"], name)
+				require.Equal(t, m.allBytes-m.bytes, v[family+"."+name+".freed"], name)
+			}
+			require.Equal(t, m.asked, v["requested_bytes."+name+".current"])
+		}
+		of := r.Runtime.Pool().Statistics()
+		require.Equal(t, of.Reserved, v["reserved_bytes.all.current"])
+		require.Equal(t, of.Reserved/segmentBytes, v["segment.all.current"])
+		require.Equal(t, of.Grown, v["reserved_bytes.all.allocated"])
+		require.Equal(t, of.LargestFree, v["largest_free_block"])
+		require.Equal(t, v["segment.all.current"], v["num_device_alloc"]-v["num_device_free"])
+		require.Positive(t, v["inactive_split_bytes.all.current"])
+		require.LessOrEqual(t, v["inactive_split_bytes.all.current"], of.Reserved-of.Held)
+		require.NoError(t, s.Synchronize())
+		before := v["inactive_split_bytes.all.current"]
+		require.NoError(t, r.Trim(0)) // all segments that are wholly free go
+		v = statistics(t, r)
+		require.Equal(t, before, v["inactive_split_bytes.all.current"])
+		require.Equal(t, before, v["reserved_bytes.all.current"]-v["active_bytes.all.current"])
+	}
+}
+
+func poolOf(size uint64) string {
+	if size <= 1<<20 {
+		return "small_pool"
+	}
+	return "large_pool"
+}
+
+func TestPicturesOfARuntime(t *testing.T) {
+	set := NewSet(Options{Simulate: Always, Devices: 1, Memory: 1 << 30})
+	defer set.Close()
+	configuration := ""
+	r, err := set.New(0, RuntimeOptions{Pool: &configuration, LogEvents: 100})
+	require.NoError(t, err)
+	h, err := r.AcquireStream(0)
+	require.NoError(t, err)
+	s, err := runtime.FindStream(h)
+	require.NoError(t, err)
+	tag, err := runtime.TagOf("weights")
+	require.NoError(t, err)
+	_, address, err := Allocate(s, 5000, tag, 0, 99)
+	require.NoError(t, err)
+	p, err := r.Snapshot()
+	require.NoError(t, err)
+	require.NotEmpty(t, p.Statistics)
+	for format, begins := range map[int32]string{abi.PictureTorch: "\x80\x02", abi.PictureJSON: `{"format":"mmsb memory 1"`,
+		abi.PictureHTML: "<!doctype html>"} {
+		var out bytes.Buffer
+		require.NoError(t, WritePicture(p, &out, format))
+		require.Equal(t, begins, out.String()[:len(begins)])
+		require.Contains(t, out.String(), "weights")
+	}
+	require.Equal(t, status.InvalidArgument, status.CodeOf(WritePicture(p, io.Discard, 3)))
+	require.Equal(t, picture.Block{Bytes: 5120, Asked: 5000, State: picture.Live, Tag: uint32(tag), Stream: uint64(s.Index()),
+		Thread: 99, Time: p.Events[len(p.Events)-1].Time}, p.Segments[0].Blocks[0])
+	require.EqualValues(t, address, p.Segments[0].Address)
+	r.end()
+	_, err = r.Snapshot()
+	require.Equal(t, status.StaleHandle, status.CodeOf(err))
+	_, err = r.MemoryStatistics()
+	require.Equal(t, status.StaleHandle, status.CodeOf(err))
+}
