@@ -205,6 +205,9 @@ func (r *Runtime) Wake(tags []Tag) error {
 		return err
 	}
 	err = p.wake(partitions)
+	if bytes := p.heldBytes(partitions); lacks(err) && !r.overLimit(bytes) {
+		err = r.ledger.help(r, bytes, err, func() error { return p.wake(partitions) })
+	}
 	p.settle(partitions, err != nil)
 	return r.noteLost(err)
 }
@@ -258,6 +261,13 @@ func (p *Pool) usable(b *block) error {
 
 // asleep says that a block sleeps.
 func (p *Pool) asleep(b *block) bool { return status.CodeOf(p.usable(b)) == status.InvalidState }
+
+func (p *Pool) heldBytes(partitions []int) (bytes uint64) {
+	for _, partition := range partitions {
+		bytes += p.books.HeldBytes(partition)
+	}
+	return bytes
+}
 
 // keptBytes is how many bytes are kept for blocks that sleep and were not freed.
 func (p *Pool) keptBytes() (bytes uint64) {

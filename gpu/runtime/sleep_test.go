@@ -298,6 +298,21 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	requireCode(t, status.StaleHandle, plain.runtime.Partition(weights))
 }
 
+// What other runtimes of the device keep and do not need is there for a wake.
+func TestOtherRuntimesGiveMemoryForAWake(t *testing.T) {
+	s := newSleeper(t, sim.Options{Memory: 32 * mib}, 1, pool.Options{}, "weights")
+	weights := tagOf(t, "weights")
+	require.NoError(t, s.make(0, 20*mib, weights, 5))
+	require.NoError(t, s.runtime.Sleep([]Tag{weights}, forever(t, SleepKeep)))
+	other := beside(t, s.world, 1, pooledOptions())
+	handle, _, err := other.allocate(0, 28*mib)
+	require.NoError(t, err)
+	requireCode(t, status.OutOfMemory, s.runtime.Wake([]Tag{weights}))
+	free(t, handle)
+	require.NoError(t, s.runtime.Wake([]Tag{weights}))
+	s.verify(0)
+}
+
 // Sleep comes behind queued work, or not at all.
 func TestASleepWaitsForQueuedWork(t *testing.T) {
 	var held atomic.Pointer[chan struct{}]
