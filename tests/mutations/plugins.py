@@ -16,6 +16,7 @@ FOREIGN_STREAMS = Go(
     package="gpu/runtime",
     mode=FOREIGN,
     sound=(FOREIGN,),
+    seconds=30,  # a device that nobody steps makes a mutant wait for ever
     mutants=(
         Mutant(
             "stream-is-its-pointer", "a stream with the pointer of one that was destroyed is taken for it",

@@ -73,6 +73,7 @@ def test_blocks_come_from_a_pool(sim: mmsb.Context) -> None:
         assert again.address == address
         again.free()
         stream.wait()
+        runtime.reap()
         stats = runtime.stats()
         assert (stats.pool_held, stats.pool_largest_free, stats.pool_moved, stats.pool_retries) == (0, 4 << 20, 0, 0)
         assert (stats.allocations, stats.pool_misses) == (2, 1)

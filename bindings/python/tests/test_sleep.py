@@ -76,8 +76,8 @@ def test_what_cannot_sleep(runtime: mmsb.Runtime, stream: mmsb.Stream, tmp_path:
         runtime.sleep("weights", timeout=-1)
     assert not block.info().asleep
     with mmsb.Context(simulate="always") as context:
-        with pytest.raises(mmsb.UnsupportedError, match="no pool"):
-            context.runtime().partition("weights")
+        with context.create_runtime() as plain, pytest.raises(mmsb.UnsupportedError, match="no pool"):
+            plain.partition("weights")
         with context.create_runtime(pool="", guard_every=1) as guarded:
             guarded.partition("weights")
             with pytest.raises(mmsb.UnsupportedError, match="guard"):
