@@ -1934,24 +1934,23 @@ typedef struct mmsb_runtime_stats {
     uint64_t deferred_frees; /* frees during an open use */
     uint64_t uses;
     uint64_t aborts;
-    uint64_t waits;          /* waits of one stream for another */
-    uint64_t waits_saved;    /* further waits that needed no event: implied by others, or already over */
-    uint64_t budget;         /* bytes; 0 = no limit, and the four fields below are 0, too */
-    uint64_t charged;        /* bytes, reserved_bytes included; with a ledger, of all its processes */
-    uint64_t reserved_bytes; /* bytes of reservations that no block has taken yet */
-    uint64_t charged_peak;   /* largest value of charged */
-    uint64_t refusals;       /* allocations and reservations that the budget refused */
-    uint64_t reports;        /* writes outside of live blocks that the guard found; the library's log has the first 1000 */
-    uint64_t pool_reserved;  /* bytes of the pool's segments; without a pool the six fields are 0 */
-    uint64_t pool_held;      /* bytes of these that blocks have, rounded up; not those of blocks that were freed */
-    uint64_t
-        pool_largest_free; /* bytes of the largest free piece, without pending blocks; what is free elsewhere can be moved there */
-    uint64_t pool_moved;   /* bytes of segments that were moved, or given back, since the runtime began */
-    uint64_t pool_retries;    /* how often memory was missing until all free segments were moved */
-    uint64_t pool_misses;     /* allocations for which segments had to get memory; all others were hits */
-    uint64_t sleeping;        /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
-    uint64_t sleeping_kept;   /* bytes that are kept for blocks that sleep */
-    uint64_t sleeping_copied; /* bytes that were copied for that, to the host and back, since the runtime began */
+    uint64_t waits;             /* waits of one stream for another */
+    uint64_t waits_saved;       /* further waits that needed no event: implied by others, or already over */
+    uint64_t budget;            /* bytes; 0 = no limit, and the four fields below are 0, too */
+    uint64_t charged;           /* bytes, reserved_bytes included; with a ledger, of all its processes */
+    uint64_t reserved_bytes;    /* bytes of reservations that no block has taken yet */
+    uint64_t charged_peak;      /* largest value of charged */
+    uint64_t refusals;          /* allocations and reservations that the budget refused */
+    uint64_t reports;           /* writes outside of live blocks that the guard found; the library's log has the first 1000 */
+    uint64_t pool_reserved;     /* bytes of the pool's segments; without a pool the six fields are 0 */
+    uint64_t pool_held;         /* bytes of these that blocks have, rounded up; not those of blocks that were freed */
+    uint64_t pool_largest_free; /* bytes of the largest free piece, without pending blocks */
+    uint64_t pool_moved;        /* bytes of segments that were moved, or given back, since the runtime began */
+    uint64_t pool_retries;      /* how often memory was missing until all free segments were moved */
+    uint64_t pool_misses;       /* allocations for which segments had to get memory; all others were hits */
+    uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
+    uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
+    uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
     uint64_t reserved[2];
 } mmsb_runtime_stats_t;
 

@@ -16,7 +16,6 @@ FOREIGN_STREAMS = Go(
     package="gpu/runtime",
     mode=FOREIGN,
     sound=(FOREIGN,),
-    seconds=30,  # a device that nobody steps makes a mutant wait for ever
     mutants=(
         Mutant(
             "stream-is-its-pointer", "a stream with the pointer of one that was destroyed is taken for it",
@@ -29,6 +28,7 @@ FOREIGN_STREAMS = Go(
         Mutant(
             "stream-asked-later", "a stream is asked for an event when it may be gone",
             "Stream.cover", "!s.foreign {", "s.foreign {",
+            mode=f"{FOREIGN} -test.timeout=20s",  # nobody steps the device that it then waits for
         ),
         Mutant(
             "forgotten-too-early", "a stream that is gone is forgotten while its work is queued",

@@ -391,19 +391,18 @@ static void device_capture(void) {
         SAME(capture, UNTOUCHED);
         return;
     }
-    void *first = NULL, *second = NULL;
+    void *address = NULL;
     mmsb_block_t block = UNTOUCHED;
     uint64_t size = 1 + below(1000);
     int twice = !device.guarded && (!device.budgeted || device.live + size <= BUDGET);
     for (int i = 0; i < 2 * twice; i++) {
-        CALL(mmsb_block_allocate(stream, size, 0, 0, &block, i == 0 ? &first : &second), MMSB_OK);
+        CALL(mmsb_block_allocate(stream, size, 0, 0, &block, &address), MMSB_OK);
         CALL(mmsb_block_free(block, 0, NULL), MMSB_OK);
         device.ended_blocks = block;
         if (device.budgeted) { /* what was freed in it is pending until its end */
             break;
         }
     }
-    SAME(second == NULL || first == second, 1);
     CALL(mmsb_capture_resume(capture, streams, 1), MMSB_E_INVALID_STATE);
     CALL(mmsb_stream_wait(stream, 0), MMSB_E_INVALID_STATE);
     CALL(mmsb_stream_destroy(stream), MMSB_E_INVALID_STATE);
