@@ -251,7 +251,7 @@ mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
-whole: race mutants build/c/fuzz.run build/tsan/capture_test.c.run ## all of what `make test` runs a part of
+whole: race mutants test-peers test-pictures build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
 

@@ -15,6 +15,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from half import halves
+
 # The long ones first, so that none is left alone at the end.
 SUITES = [
     "test-mutants",
@@ -114,6 +116,11 @@ def processors_used(since: float) -> str:
     return f"all: {took:.0f} s, {used:.0f} s of processors, {100 * used / took / processors:.0f} % of {processors}"
 
 
+def of_other_commits() -> set:
+    """The suite that other commits run of two that need large downloads: a browser, and the packages of other libraries."""
+    return {suite for half, suite in enumerate(("test-peers", "test-pictures")) if half not in halves()}
+
+
 def main(suites: list) -> int:
     start = time.monotonic()
     # What could not be made, its suites try again and say: one after the other, as they would write the same files.
@@ -129,4 +136,4 @@ def main(suites: list) -> int:
     return 1 if total["failed"] else 0
 
 
-sys.exit(main(sys.argv[1:] or SUITES))
+sys.exit(main(sys.argv[1:] or [suite for suite in SUITES if suite not in of_other_commits()]))

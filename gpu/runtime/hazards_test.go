@@ -218,7 +218,10 @@ func TestAllInterleavings(t *testing.T) {
 // TestEverySchedule runs programs in each order that the device may work in, as far as a program sees it: in what it reaps.
 func TestEverySchedule(t *testing.T) {
 	programs, schedules := 0, 0
-	every := 20011
+	every := 40009
+	if os.Getenv("MMSB_EVERY") != "" {
+		every = 20011
+	}
 	if raceDetector {
 		every *= 20
 	}

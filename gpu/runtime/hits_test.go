@@ -154,7 +154,7 @@ func TestSizesThatABlockServes(t *testing.T) {
 		options, err := pool.Parse(text)
 		require.NoError(t, err)
 		w := newWorldWith(t, sim.Options{Memory: 1 << 33}, 1, Options{Pool: &options})
-		for range 2000 {
+		for range fewer(2000) {
 			bytes := 1 + random.Uint64N(1<<(4+random.UintN(28)))
 			other := bytes + random.Uint64N(2048) - min(1024, bytes-1)
 			of, err := options.Round(bytes)

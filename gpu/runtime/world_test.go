@@ -147,6 +147,14 @@ func (w *world) use(stream int, handle uint64, address driver.Address, bytes uin
 	return EndUse(use)
 }
 
+// fewer is how often a test with one thread does something: seldom under the race detector, which has nothing to see there.
+func fewer(times uint64) uint64 {
+	if raceDetector {
+		return times / 5
+	}
+	return times
+}
+
 func requireCode(t testing.TB, want status.Code, err error) {
 	t.Helper()
 	require.Equal(t, want, status.CodeOf(err), "%v", err)
