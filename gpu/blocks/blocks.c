@@ -4,6 +4,8 @@
 #include "blocks.h"
 
 #define UNIT 512
+#define SMALLEST_SLAB 4096
+#define LARGEST_SLAB (4 << 20)
 #define MOST_BYTES (UINT64_C(1) << 60)
 #define INDEX_MASK ((UINT64_C(1) << 28) - 1)
 #define CHUNK_MASK ((1u << MMSB__BLOCK_CHUNK_BITS) - 1)
@@ -31,6 +33,12 @@ static inline void raise(uint64_t *counter, uint64_t by) {
 
 /* The size of a request in units: Options.Round of core/pool. */
 static inline uint64_t units_of(const mmsb__block_pool_t *pool, uint64_t bytes) {
+    if (pool->slabs && bytes <= LARGEST_SLAB) {
+        uint64_t slab = SMALLEST_SLAB;
+        while (slab < bytes)
+            slab *= 4;
+        return slab / UNIT;
+    }
     unsigned bits = bytes > 1 ? 64 - (unsigned)__builtin_clzll(bytes - 1) : 0;
     unsigned row = bits < 20 ? 0 : bits - 20 > 16 ? 16 : bits - 20;
     uint64_t divisions = pool->divisions[row];

@@ -95,6 +95,7 @@ type Pool struct {
 	open      atomic.Uint32
 	exact     uint32
 	divisions [17]uint32
+	slabs     uint32
 	tallies   *Tallies
 	keptFrom  [mostTags / 64]atomic.Uint64
 }
@@ -177,8 +178,9 @@ func (t *Tallies) End() {
 	kept.Unlock()
 }
 
-// NewPool is what the streams of a runtime share. exact: a block serves requests of its own bytes and tag only.
-func NewPool(divisions [17]uint32, exact bool, tallies *Tallies) (*Pool, error) {
+// NewPool is what the streams of a runtime share: how the pool rounds, and the counters. exact: a block serves requests of its
+// own bytes and tag only.
+func NewPool(divisions [17]uint32, slabs, exact bool, tallies *Tallies) (*Pool, error) {
 	kept.Lock()
 	defer kept.Unlock()
 	p := again(&kept.pools)
@@ -189,7 +191,10 @@ func NewPool(divisions [17]uint32, exact bool, tallies *Tallies) (*Pool, error) 
 		}
 		p = (*Pool)(memory)
 	}
-	p.exact, p.divisions, p.tallies = 0, divisions, tallies
+	p.exact, p.slabs, p.divisions, p.tallies = 0, 0, divisions, tallies
+	if slabs {
+		p.slabs = 1
+	}
 	clear(p.keptFrom[:])
 	if exact {
 		p.exact = 1

@@ -60,6 +60,7 @@ typedef struct mmsb__block_pool {
     uint32_t open;  /* 0: every call enters Go */
     uint32_t exact; /* a block serves requests of its own bytes and tag only: a budget has charged them */
     uint32_t divisions[17];
+    uint32_t slabs;                            /* requests up to 4 MiB are rounded up to 4 KiB, 16 KiB, 64 KiB, ... */
     mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag */
     uint64_t kept_from[MMSB__BLOCK_TAGS / 64]; /* a bit for each tag: its blocks do not come from magazines */
 } mmsb__block_pool_t;

@@ -226,7 +226,7 @@ func lacks(err error) bool {
 
 // giveBack implements lender. What it fails at, the runtime's own calls will see.
 func (r *Runtime) giveBack(bytes uint64) uint64 {
-	if r.enter() != nil {
+	if !r.made.Load() || r.enter() != nil {
 		return 0
 	}
 	defer r.leave()
@@ -245,7 +245,7 @@ func (r *Runtime) giveBack(bytes uint64) uint64 {
 
 // kept implements lender.
 func (r *Runtime) kept() uint64 {
-	if r.pool == nil {
+	if !r.made.Load() || r.pool == nil {
 		return 0
 	}
 	s := r.pool.Statistics()

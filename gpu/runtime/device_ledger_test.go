@@ -42,6 +42,33 @@ func free(t testing.TB, handle uint64) {
 
 func pooledOptions() Options { return Options{Pool: &pool.Options{}} }
 
+// Others ask a runtime that is being made, or ends.
+func TestRuntimesComeAndGoWhileOthersAreAsked(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 256 * mib}, 1, pool.Options{})
+	var asking sync.WaitGroup
+	done := make(chan struct{})
+	asking.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				SetDeviceBudget(w.device, mib)
+				SetDeviceBudget(w.device, 0)
+				_ = MemoryOf(w.device)
+			}
+		}
+	})
+	for range 50 {
+		r, err := New(w.device, Options{Pool: &pool.Options{}, Adaptors: []Adaptor{&Statistics{}}})
+		require.NoError(t, err)
+		_, err = r.Close()
+		require.NoError(t, err)
+	}
+	close(done)
+	asking.Wait()
+}
+
 func TestRuntimesOfADeviceShareItsBudget(t *testing.T) {
 	w := newWorld(t, sim.Options{Memory: 64 * mib}, 1)
 	pooled := beside(t, w, 1, pooledOptions())

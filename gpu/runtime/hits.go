@@ -46,7 +46,7 @@ func newHits(r *Runtime) (*hits, error) {
 	} else {
 		h.tallies = tallies
 	}
-	if h.pool, err = blocks.NewPool(r.options.Pool.Divisions, exact, tallies); err != nil {
+	if h.pool, err = blocks.NewPool(r.options.Pool.Divisions, r.options.Pool.Slabs, exact, tallies); err != nil {
 		h.end()
 		return nil, noRecords(err)
 	}

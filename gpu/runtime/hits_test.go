@@ -150,7 +150,8 @@ func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
 // only its own.
 func TestSizesThatABlockServes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, text := range []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"} {
+	for _, text := range []string{"", "roundup_power2_divisions:4", "slabs:true",
+		"roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"} {
 		options, err := pool.Parse(text)
 		require.NoError(t, err)
 		w := newWorldWith(t, sim.Options{Memory: 1 << 33}, 1, Options{Pool: &options})

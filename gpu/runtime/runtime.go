@@ -57,6 +57,7 @@ type Runtime struct {
 	points pointTable
 	calls  calls
 	lost   atomic.Bool
+	made   atomic.Bool // until then other runtimes of the device see it, and get nothing of it
 	idle   atomic.Bool // the device has done everything there will ever be
 
 	closing sync.Once
@@ -99,6 +100,7 @@ func New(device driver.Device, options Options) (*Runtime, error) {
 		leaveLedger(r)
 		return nil, err
 	}
+	r.made.Store(true)
 	return r, nil
 }
 

@@ -31,6 +31,10 @@ HITS = Native(
             "units_of", "(bytes + UNIT - 1) / UNIT", "bytes / UNIT + 1",
         ),
         Mutant(
+            "slabs-forgotten", "C rounds a request to its own size where the pool has slabs",
+            "units_of", "pool->slabs && bytes", "pool->slabs && bytes == 0 && bytes",
+        ),
+        Mutant(
             "budget-not-asked", "a block has more bytes than the budget has charged",
             "take", "pool->exact || tag", "tag",
         ),
