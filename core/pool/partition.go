@@ -257,7 +257,6 @@ func (p *Pool) mark(numbers []int, gone bool) {
 		}
 		a.gone = gone
 	}
-	p.took(true)
 }
 
 // sums are units of all partitions.

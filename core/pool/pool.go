@@ -24,6 +24,16 @@ type Source interface {
 	Back(space int, r Range) error
 	// Bare takes it away. The device has come past all work that uses it.
 	Bare(space int, r Range) error
+	Progress
+}
+
+// Progress is what comes back to a pool as the streams go on.
+type Progress interface {
+	// Cached is how many units are held for a stream's next requests: they are free, and these books do not know it.
+	Cached(stream uint32) uint64
+	// Uncache gives some of them back (Give), of one of the ranges: a block of at least so many units where there is one, else
+	// some of the largest; false where there are none. Reap gives back all.
+	Uncache(stream uint32, space int, units uint64) bool
 	// Reap looks how far the device has come.
 	Reap()
 	// Done is the mark up to which the device has come past a stream's frees. It may be called under the pool's lock.
@@ -44,7 +54,7 @@ type Pool struct {
 
 	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone
 	books   sync.Mutex
-	peak    uint64 // the most units that were held with memory
+	peak    uint64 // the most units that were held when segments got memory: what is held for magazines has just come back then
 
 	partitions []*partition // the ordinary one, and those of Open; under books
 
@@ -122,23 +132,20 @@ func (p *Pool) hit(stream uint32, b *Block) (ok bool, err error) {
 	if b.Offset, ok = s.take(stream, b.Count); !ok {
 		b.Offset, _, ok = s.takeOfOthers(stream, b.Count, p.source.Done, false)
 	}
-	p.took(ok)
 	p.countTake(b, ok)
 	return ok, nil
 }
 
-func (p *Pool) took(ok bool) {
-	if ok {
-		p.peak = max(p.peak, p.sum().held)
-	}
-}
-
-// miss goes up the steps of the ladder: what the device has come past meanwhile; new memory, or that of free segments; all free
+// miss goes up the steps of the ladder: what is held for the stream's next requests, no more of it than makes a piece; what the
+// device has come past meanwhile; new memory, or that of free segments; all free
 // segments' memory, where there is no more; what is free on other streams, behind their work, and among requests of the other
 // size.
 func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
+	if ok, err := p.uncached(stream, b); ok || err != nil {
+		return Wait{}, err
+	}
 	p.source.Reap()
 	if ok, err := p.hit(stream, b); ok || err != nil || p.hitGathered(stream, b) {
 		return Wait{}, err
@@ -163,7 +170,6 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		}
 		if ok {
 			b.Space, b.Offset = space, at
-			p.took(true)
 			p.countTake(b, true)
 			if behind.waits {
 				p.counts.waits.Add(1)
@@ -172,6 +178,19 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		}
 	}
 	return Wait{}, err
+}
+
+// uncached is a hit behind what little of the stream's cache makes a piece. Where the cache has much, all of it joins first (Reap):
+// as it is, it would be cut into ever smaller pieces.
+func (p *Pool) uncached(stream uint32, b *Block) (ok bool, err error) {
+	const much = 16 // of this part of what has memory
+	if backed, _ := p.bounds(0); b.Space >= Spaces || p.source.Cached(stream) > backed/much {
+		return false, nil
+	}
+	for !ok && err == nil && p.source.Uncache(stream, b.Space, b.Count) {
+		ok, err = p.hit(stream, b)
+	}
+	return ok, err
 }
 
 // lacks says that an error is a lack of memory.
@@ -189,7 +208,6 @@ func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	}
 	at, ok := s.take(stream, b.Count)
 	b.Offset = at
-	p.took(ok)
 	p.countTake(b, ok)
 	return ok
 }
@@ -257,8 +275,9 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 	s := p.space(b.Space)
 	s.back(stream, plan)
 	p.backed(b.Space, plan.Count)
-	b.Offset, ok = s.take(stream, b.Count)
-	p.took(ok)
+	if b.Offset, ok = s.take(stream, b.Count); ok {
+		p.peak = max(p.peak, p.sum().held)
+	}
 	p.countTake(b, ok)
 	return ok, nil
 }

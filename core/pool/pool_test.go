@@ -83,6 +83,10 @@ func (d *device) Bare(space int, r Range) error {
 
 func (d *device) Reap() {}
 
+func (d *device) Cached(uint32) uint64 { return 0 }
+
+func (d *device) Uncache(uint32, int, uint64) bool { return false }
+
 func (d *device) Done(stream uint32) uint64 { return d.done[stream] }
 
 // world is a pool, and what is held of it.

@@ -109,10 +109,13 @@ func TestWalks(t *testing.T) {
 // quiet is a Source for many goroutines.
 type quiet struct{}
 
-func (quiet) Back(int, Range) error { return nil }
-func (quiet) Bare(int, Range) error { return nil }
-func (quiet) Reap()                 {}
-func (quiet) Done(uint32) uint64    { return 1 << 62 }
+func (quiet) Back(int, Range) error            { return nil }
+func (quiet) Bare(int, Range) error            { return nil }
+func (quiet) Reap()                            {}
+func (quiet) Cached(uint32) uint64             { return 0 }
+func (quiet) Uncache(uint32, int, uint64) bool { return false }
+
+func (quiet) Done(uint32) uint64 { return 1 << 62 }
 
 // What sleeps has no memory: it is not listed, and not reserved, until it wakes.
 func TestAWalkPassesOverWhatSleeps(t *testing.T) {

@@ -99,6 +99,16 @@ static inline mmsb__block_t *first_of(const mmsb__block_magazine_t *magazine, ui
     return block && block->units >= units ? block : NULL;
 }
 
+/* Takes the first block out of a magazine that has one. */
+static inline mmsb__block_t *pop(mmsb__block_stream_t *stream, mmsb__block_magazine_t *magazine) {
+    mmsb__block_t *block = block_at(magazine->first);
+    magazine->first = block->next;
+    magazine->count--;
+    stream->cached--;
+    stream->cached_units -= block->units;
+    return block;
+}
+
 /* The stream is locked. */
 static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_block_t *to,
                        uintptr_t *address) {
@@ -121,10 +131,7 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
             return 0;
         recount(pool->tallies, block, bytes, tag);
     }
-    magazine->first = block->next;
-    magazine->count--;
-    stream->cached--;
-    stream->cached_units -= block->units;
+    pop(stream, magazine);
     /* What was freed is released before the new block is allocated: who reads the counters does it in this order. */
     raise(&stream->released, block->bytes);
     raise(&stream->allocated, bytes);
@@ -184,4 +191,24 @@ int mmsb__block_cache(mmsb_block_t handle) {
     int done = put(stream, block, index, live, units);
     unlock(stream);
     return done;
+}
+
+uint32_t mmsb__block_withdraw(mmsb__block_stream_t *stream, uint64_t enough, uint64_t least, uint64_t most, uint32_t *indices,
+                              uint32_t room) {
+    unsigned last = class_of(most);
+    for (unsigned class = class_of(enough); class <= last; class++) {
+        mmsb__block_magazine_t *magazine = &stream->magazines[class];
+        if (first_of(magazine, enough)) {
+            *indices = magazine->first;
+            pop(stream, magazine);
+            return 1;
+        }
+    }
+    uint32_t count = 0;
+    for (unsigned class = last, first = class_of(least); class >= first && count < room; class--)
+        for (mmsb__block_magazine_t *magazine = &stream->magazines[class]; magazine->count > 0 && count < room; count++) {
+            indices[count] = magazine->first;
+            pop(stream, magazine);
+        }
+    return count;
 }

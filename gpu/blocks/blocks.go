@@ -9,6 +9,8 @@ package blocks
 #cgo noescape mmsb__block_hit
 #cgo nocallback mmsb__block_hit
 #cgo nocallback mmsb__block_cache
+#cgo noescape mmsb__block_withdraw
+#cgo nocallback mmsb__block_withdraw
 */
 import "C"
 
@@ -38,6 +40,7 @@ const (
 	streamHandles = C.MMSB__BLOCK_STREAMS
 	indexMask     = 1<<28 - 1
 	mostTags      = C.MMSB__BLOCK_TAGS
+	hugePage      = 2 << 20
 )
 
 // Record is the record of a block; see blocks.h.
@@ -68,8 +71,12 @@ func MakeRecord(index uint32) error {
 	if atomic.LoadPointer(chunk) != nil {
 		return nil
 	}
-	memory, err := zeroed(chunkRecords * unsafe.Sizeof(Record{}))
+	// Records are read at random: large pages of the system spare the walks through its tables.
+	const bytes = chunkRecords * unsafe.Sizeof(Record{})
+	memory, err := zeroed(bytes + hugePage)
 	if err == nil {
+		memory = unsafe.Add(memory, -uintptr(memory)%hugePage)
+		_ = syscall.Madvise(unsafe.Slice((*byte)(memory), bytes), syscall.MADV_HUGEPAGE) // a system without them does without
 		atomic.StorePointer(chunk, memory)
 	}
 	return err
@@ -291,6 +298,19 @@ func (s *Stream) Drain() (indices []uint32) {
 	}
 	s.cached, s.cachedUnits = 0, 0
 	return indices
+}
+
+// Withdraw takes blocks of least to most units out of the magazines: one that has enough units where there is one, else some of
+// the largest. They are the caller's, Cached as they are.
+func (s *Stream) Withdraw(enough, least, most uint64, indices *[32]uint32) []uint32 {
+	s.take()
+	defer s.give()
+	if s.cached == 0 {
+		return nil
+	}
+	count := C.mmsb__block_withdraw((*C.mmsb__block_stream_t)(unsafe.Pointer(s)), C.uint64_t(enough), C.uint64_t(least),
+		C.uint64_t(most), (*C.uint32_t)(&indices[0]), C.uint32_t(len(indices)))
+	return indices[:count]
 }
 
 // Cached is how many units the magazines have.

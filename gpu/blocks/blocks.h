@@ -81,7 +81,7 @@ typedef struct mmsb__block_magazine {
  * class or the next one: at most 1/32 of the block is too much. */
 #define MMSB__BLOCK_CLASS_BITS 6
 #define MMSB__BLOCK_MAGAZINES (47 << MMSB__BLOCK_CLASS_BITS) /* sizes up to 2^51 units */
-#define MMSB__BLOCK_ROUNDS 256                               /* blocks in a magazine */
+#define MMSB__BLOCK_ROUNDS 1024                              /* blocks in a magazine */
 #define MMSB__BLOCK_COUNTS 16
 
 /* A stream. The lock is for everything but queued, and is held for some nanoseconds. The totals only grow. */
@@ -112,6 +112,10 @@ extern mmsb__block_table_t mmsb__block_table;
 int mmsb__block_hit(mmsb_stream_t stream, uint64_t bytes, uint32_t tag, mmsb_block_t *block, uintptr_t *address);
 /* Frees a block into a magazine of its stream; 0: Go must. */
 int mmsb__block_cache(mmsb_block_t block);
+/* Takes blocks of least to most units out of the magazines of a stream, whose lock the caller has: one that has enough units
+ * where there is one, else as many as there is room for, from the largest classes. Returns how many. */
+uint32_t mmsb__block_withdraw(mmsb__block_stream_t *stream, uint64_t enough, uint64_t least, uint64_t most, uint32_t *indices,
+                              uint32_t room);
 
 #pragma GCC visibility pop
 #endif

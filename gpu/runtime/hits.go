@@ -116,7 +116,21 @@ func (s *Stream) flush() {
 	if s.fast == nil {
 		return
 	}
-	for _, index := range s.fast.Drain() {
+	s.uncache(s.fast.Drain())
+}
+
+// flushSome is flush of one block that has enough units where there is one, else of some of the largest; false where there are
+// none of least to most units.
+func (s *Stream) flushSome(enough, least, most uint64) bool {
+	var indices [32]uint32
+	some := s.fast.Withdraw(enough, least, most, &indices)
+	s.uncache(some)
+	return len(some) > 0
+}
+
+// uncache queues the frees of blocks that were taken out of the magazines.
+func (s *Stream) uncache(indices []uint32) {
+	for _, index := range indices {
 		b := allBlocks.at(index)
 		b.mutex.Lock()
 		b.write, b.reads = point{s, b.record.Point}, b.reads[:0]

@@ -179,7 +179,7 @@ func TestSizesThatABlockServes(t *testing.T) {
 func TestMagazinesHaveAnEnd(t *testing.T) {
 	w := pooledWith(t, 1)
 	var handles []uint64
-	for range 300 {
+	for range 1100 {
 		handles = append(handles, w.mustAllocate(t, 0, 512))
 	}
 	cached := 0
@@ -190,7 +190,7 @@ func TestMagazinesHaveAnEnd(t *testing.T) {
 			mustFree(t, handle)
 		}
 	}
-	require.Equal(t, 256, cached)
+	require.Equal(t, 1024, cached)
 	require.NoError(t, w.device.Synchronize())
 	w.runtime.Reap()
 	require.Zero(t, w.runtime.Usage().Outstanding)
@@ -210,6 +210,55 @@ func TestMagazinesHaveAnEnd(t *testing.T) {
 	w.runtime.Reap()
 	require.NoError(t, w.runtime.Pool().Check())
 	require.Zero(t, w.runtime.Pool().Statistics().Held)
+}
+
+func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
+	for freed, left := range map[int]uint64{1: 0, 2: mib, 3: 0} { // of 32 MiB
+		w := pooledWith(t, 1)
+		var handles []uint64
+		for range 32 {
+			handles = append(handles, w.mustAllocate(t, 0, mib))
+		}
+		mustFree(t, w.mustAllocate(t, 0, 512)) // in Go, by which the pool knows the stream
+		w.runtime.Reap()
+		require.NoError(t, w.runtime.Trim(0))
+		for i := range freed {
+			require.True(t, blocks.Cache(handles[9*i]))
+		}
+		before := w.runtime.Pool().Statistics()
+		require.EqualValues(t, 32*mib, before.Reserved)
+		handle := w.mustAllocate(t, 0, 300_000)
+		after := w.runtime.Pool().Statistics()
+		require.EqualValues(t, 32*mib, after.Reserved)
+		require.Equal(t, before.Misses, after.Misses)
+		require.Equal(t, left, w.streams[0].fast.Cached()*pool.Unit, "%d were freed", freed)
+		require.NoError(t, w.use(0, handle, info(t, handle).Address, 300_000, Write))
+		require.NoError(t, w.runtime.Check())
+		w.freeAll(t)
+	}
+
+	// Two neighbours that are free become one.
+	w := pooledWith(t, 1)
+	var handles []uint64
+	for range 128 {
+		handles = append(handles, w.mustAllocate(t, 0, mib/2))
+	}
+	mustFree(t, w.mustAllocate(t, 0, 512))
+	w.runtime.Reap()
+	require.NoError(t, w.runtime.Trim(0))
+	for _, i := range []int{7, 20, 21} {
+		require.True(t, blocks.Cache(handles[i]))
+	}
+	handle := w.mustAllocate(t, 0, mib)
+	require.EqualValues(t, 64*mib, w.runtime.Pool().Statistics().Reserved)
+	require.NoError(t, w.use(0, handle, info(t, handle).Address, mib, Write))
+	w.freeAll(t)
+}
+
+func (w *world) freeAll(t testing.TB) {
+	for _, block := range w.runtime.Blocks() {
+		mustFree(t, block.Handle)
+	}
 }
 
 func info(t testing.TB, handle uint64) BlockInfo {

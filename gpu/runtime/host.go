@@ -25,6 +25,14 @@ type hostPool struct {
 	held  map[driver.Address]pool.Block
 }
 
+// streamless is the pool.Progress of such memory.
+type streamless struct{}
+
+func (streamless) Cached(uint32) uint64             { return 0 }
+func (streamless) Uncache(uint32, int, uint64) bool { return false }
+func (streamless) Reap()                            {}
+func (streamless) Done(uint32) uint64               { return math.MaxUint64 }
+
 // hostMemory are a runtime's pools of such memory, made when they are first needed.
 type hostMemory struct {
 	mutex sync.Mutex
@@ -47,7 +55,7 @@ func (r *Runtime) hostPool(kind driver.Memory) (*hostPool, error) {
 	onLedger(device, func(l *DeviceLedger) { p.ledger = l })
 	options := pool.Options{Origin: hostOrigins[kind]}
 	var err error
-	p.source, err = newWholeSource(r.device, options, p.ledger, func() {}, func(uint32) uint64 { return math.MaxUint64 })
+	p.source, err = newWholeSource(r.device, options, p.ledger, streamless{})
 	if err != nil {
 		return nil, err
 	}

@@ -65,8 +65,7 @@ func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, h
 	}
 	if options.Origin.Whole() {
 		var err error
-		source := (*poolSource)(p)
-		p.whole, err = newWholeSource(device, options, ledger, source.Reap, source.Done)
+		p.whole, err = newWholeSource(device, options, ledger, (*poolSource)(p))
 		if err != nil {
 			return nil, err
 		}
@@ -417,10 +416,39 @@ func (p *poolSource) dropIdle() (first error) {
 	return first
 }
 
-// Reap implements pool.Source.
+// magazines are those of a stream; nil: none that are known, as until the stream's first free in Go.
+func (p *poolSource) magazines(stream uint32) *Stream {
+	if s := (*Pool)(p).stream(stream); s != nil && s.fast != nil {
+		return s
+	}
+	return nil
+}
+
+// Cached implements pool.Progress.
+func (p *poolSource) Cached(stream uint32) uint64 {
+	if s := p.magazines(stream); s != nil {
+		return s.fast.Cached()
+	}
+	return 0
+}
+
+// Uncache implements pool.Progress.
+func (p *poolSource) Uncache(stream uint32, space int, units uint64) bool {
+	s := p.magazines(stream)
+	if s == nil {
+		return false
+	}
+	const small = pool.MostSmall / pool.Unit
+	if space == pool.Small {
+		return s.flushSome(units, 1, small)
+	}
+	return s.flushSome(units, small+1, math.MaxUint64>>14)
+}
+
+// Reap implements pool.Progress.
 func (p *poolSource) Reap() { p.host.Reap() }
 
-// Done implements pool.Source.
+// Done implements pool.Progress.
 func (p *poolSource) Done(stream uint32) uint64 {
 	if s := (*Pool)(p).stream(stream); s != nil {
 		return s.completed.Load()

@@ -24,10 +24,9 @@ type wholeSource struct {
 	device  driver.Device
 	ledger  *DeviceLedger
 	options pool.Options
-	reap    func()
-	done    func(stream uint32) uint64
-	stream  driver.Stream // of stream-ordered memory
-	noted   func(action LogAction, address driver.Address, bytes uint64)
+	pool.Progress
+	stream driver.Stream // of stream-ordered memory
+	noted  func(action LogAction, address driver.Address, bytes uint64)
 
 	mutex    sync.RWMutex // never held while the driver is called
 	segments [pool.Spaces]map[uint64]*wholeSegment
@@ -42,9 +41,9 @@ type wholeSegment struct {
 }
 
 // newWholeSource makes a source. Errors: Unsupported (the device has no such memory), those of the driver.
-func newWholeSource(device driver.Device, options pool.Options, ledger *DeviceLedger, reap func(),
-	done func(stream uint32) uint64) (*wholeSource, error) {
-	s := &wholeSource{device: device, ledger: ledger, options: options, reap: reap, done: done,
+func newWholeSource(device driver.Device, options pool.Options, ledger *DeviceLedger, progress pool.Progress) (*wholeSource,
+	error) {
+	s := &wholeSource{device: device, ledger: ledger, options: options, Progress: progress,
 		noted: func(LogAction, driver.Address, uint64) {}}
 	for i := range s.segments {
 		s.segments[i] = make(map[uint64]*wholeSegment)
@@ -157,12 +156,6 @@ func (s *wholeSource) address(b pool.Block) driver.Address {
 	}
 	return segment.address + driver.Address(b.Offset*pool.Unit-segment.first*poolSegment)
 }
-
-// Reap implements pool.Source.
-func (s *wholeSource) Reap() { s.reap() }
-
-// Done implements pool.Source.
-func (s *wholeSource) Done(stream uint32) uint64 { return s.done(stream) }
 
 // close gives everything back. The device has done all work; lost: with it its memory is gone.
 func (s *wholeSource) close(lost bool) (first error) {

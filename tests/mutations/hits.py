@@ -5,7 +5,7 @@ Random programs on the simulated device, and a recount of everything, must show 
 from mutation import Mutant
 from subject import Go, Native
 
-TESTS = "^Test(AHit|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
+TESTS = "^Test(AHit|AMiss|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
 
 HITS = Native(
     name="hits",
@@ -69,6 +69,14 @@ HITS = Native(
             "no-end", "a magazine has more blocks than its limit",
             "put", "magazine->count == MMSB__BLOCK_ROUNDS", "0",
         ),
+        Mutant(
+            "larger-kept", "a miss gets the largest blocks of the magazines, and not one that is large enough",
+            "mmsb__block_withdraw", "first_of(magazine, enough)", "0 && first_of(magazine, enough)",
+        ),
+        Mutant(
+            "cached-miscounted", "what a magazine gave out still counts as in it",
+            "pop", "stream->cached_units -= block->units;", "",
+        ),
     ),
 )  # fmt: skip
 
@@ -102,6 +110,14 @@ LEFT_TO_C = Go(
         Mutant(
             "never-flushed", "what is in magazines is never released",
             "Runtime.reap", "s.flush()", "",
+        ),
+        Mutant(
+            "miss-keeps", "a miss takes new memory though a magazine has a block that is large enough",
+            "poolSource.Uncache", "s == nil", "true || s == nil",
+        ),
+        Mutant(
+            "much-cut-up", "what magazines have is cut up a block at a time, however much it is",
+            "poolSource.Cached", "return s.fast.Cached()", "return min(s.fast.Cached(), 0)",
         ),
         Mutant(
             "guard-passed-by", "C allocates though an adaptor has to see each call",
