@@ -208,6 +208,7 @@ typedef struct turn {
 typedef struct program {
     turn_t *turns;
     uint32_t count, most_live;
+    device_t device; /* of its own: what another program has freed would serve it */
     mmsb_stream_t stream;
     bench_umf_t *umf;
     void *set;
@@ -313,12 +314,12 @@ static void run_random(bench_umf_t *umf) {
         wanted |= bench_wanted(sizes[i].set) || bench_wanted(sizes[i].umf);
     if (!wanted)
         return;
-    device_t device = new_device(64 * 1024 * MIB);
     program_t programs[SIZES];
     for (int i = 0; i < SIZES; i++) {
         program_t *program = &programs[i];
         *program = new_program(sizes[i].allocations);
-        BENCH_CALL(mmsb_stream_create(device.runtime, 0, &program->stream));
+        program->device = new_device(64 * 1024 * MIB);
+        BENCH_CALL(mmsb_stream_create(program->device.runtime, 0, &program->stream));
         program->umf = umf;
         program->set = ordered_set_create();
         bench_row_t row = {.what = sizes[i].set,
@@ -357,8 +358,8 @@ static void run_random(bench_umf_t *umf) {
         ordered_set_destroy(programs[i].set);
         free(programs[i].turns);
         free(programs[i].live);
+        end_device(programs[i].device);
     }
-    end_device(device);
 }
 
 int main(void) {

@@ -212,6 +212,48 @@ func (e *Extents) Carve(f Free, offset, count uint64) (ok bool) {
 	return true
 }
 
+// Cut makes two of an allocated extent, the first one of front units, none of both empty. Errors: InvalidArgument, and Limit where
+// there are no numbers for more extents.
+func (e *Extents) Cut(offset, front uint64) error {
+	link := e.find(offset)
+	switch {
+	case link == nil:
+		return e.unknown(offset)
+	case front == 0 || front >= e.extents[*link].count:
+		return status.Errorf(status.InvalidArgument, "the extent at unit %d has %d units, %d cannot be cut off", offset,
+			e.extents[*link].count, front)
+	case e.full():
+		return status.Errorf(status.Limit, "there are %d extents already", len(e.extents))
+	}
+	e.know(e.split(*link, front))
+	if invariant.Enabled {
+		e.changed()
+	}
+	return nil
+}
+
+// Held is how many units the allocated extent at an offset has; 0: there is none.
+func (e *Extents) Held(offset uint64) uint64 {
+	if link := e.find(offset); link != nil {
+		return e.extents[*link].count
+	}
+	return 0
+}
+
+// Behind is what is free behind an allocated extent; a count of 0: nothing.
+func (e *Extents) Behind(offset uint64) (behind Free) {
+	if link := e.find(offset); link != nil {
+		if next := e.extents[*link].next; next != 0 && e.extents[next].free {
+			behind = e.freeAt(next)
+		}
+	}
+	return behind
+}
+
+func (e *Extents) unknown(offset uint64) error {
+	return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
+}
+
 // changed checks what must hold behind each change, and from time to time everything.
 func (e *Extents) changed() {
 	invariant.Assert(e.used <= e.limit, "%d units are allocated, the limit is %d", e.used, e.limit)
@@ -227,7 +269,7 @@ func (e *Extents) Free(offset, count uint64) error { return e.FreeTo(0, 0, offse
 func (e *Extents) FreeTo(number uint32, mark, offset, count uint64) error {
 	link := e.find(offset)
 	if link == nil {
-		return status.Errorf(status.InvalidArgument, "no extent is allocated at unit %d of %d", offset, e.limit)
+		return e.unknown(offset)
 	}
 	index := *link
 	if actual := e.extents[index].count; actual != count {

@@ -35,6 +35,30 @@ func TestFreedNeighboursBecomeOneRange(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	e := NewExtents(100)
+	offset := allocate(t, e, 10, 1)
+	for _, front := range []uint64{0, 10, 11, math.MaxUint64} {
+		err := e.Cut(offset, front)
+		require.Equal(t, status.InvalidArgument, status.CodeOf(err), "%v", err)
+	}
+	require.Equal(t, status.InvalidArgument, status.CodeOf(e.Cut(offset+1, 1)))
+	require.EqualValues(t, 90, e.Behind(offset).Count)
+	require.NoError(t, e.Cut(offset, 3))
+	require.NoError(t, e.Check())
+	require.EqualValues(t, 3, e.Held(offset))
+	require.EqualValues(t, 7, e.Held(offset+3))
+	require.Zero(t, e.Held(offset+4))
+	require.Zero(t, e.Behind(offset).Count, "what is behind it is held")
+	require.EqualValues(t, 10, e.Used())
+	require.Error(t, e.Free(offset, 10))
+	require.NoError(t, e.Free(offset+3, 7))
+	require.EqualValues(t, 97, e.Behind(offset).Count)
+	require.NoError(t, e.Free(offset, 3))
+	require.NoError(t, e.Check())
+	require.EqualValues(t, 100, e.Largest())
+}
+
 func TestAllocateTakesTheLastBlock(t *testing.T) {
 	e := NewExtents(7)
 	assert.EqualValues(t, 0, allocate(t, e, 7, 1))

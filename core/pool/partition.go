@@ -62,7 +62,7 @@ func (a *partition) spares() bool { return !a.fixed && (a.state == awake || a.st
 func (p *Pool) Open(name string, fixed bool, reserve func(partition int) ([Spaces]uint64, error)) (int, error) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
-	p.books.Lock()
+	p.lock()
 	number := slices.IndexFunc(p.partitions, func(a *partition) bool { return a.state == ended && a.held() == 0 })
 	if number >= 0 {
 		a := p.partitions[number]
@@ -82,7 +82,7 @@ func (p *Pool) Open(name string, fixed bool, reserve func(partition int) ([Space
 	}
 	a := newPartition(name, bytes)
 	a.fixed = fixed
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	p.partitions = append(p.partitions, a)
 	return count, nil
@@ -93,14 +93,14 @@ func (p *Pool) Open(name string, fixed bool, reserve func(partition int) ([Space
 func (p *Pool) End(number int) {
 	p.growing.Lock()
 	defer p.growing.Unlock()
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	p.partitions[number].state, p.partitions[number].fixed = ended, false
 }
 
 // Usable says whether blocks of a partition may be used. Errors: Busy, InvalidState.
 func (p *Pool) Usable(number int) error {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	return p.partitions[number].usable()
 }
@@ -110,7 +110,7 @@ func (p *Pool) Usable(number int) error {
 func (p *Pool) Rest(numbers []int, sleeping bool) error {
 	p.growing.Lock() // nothing is on its way to a segment of theirs
 	defer p.growing.Unlock()
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for _, number := range numbers {
 		a := p.partitions[number]
@@ -129,7 +129,7 @@ func (p *Pool) Rest(numbers []int, sleeping bool) error {
 
 // Settle ends what Rest began: the partitions sleep, or are awake.
 func (p *Pool) Settle(numbers []int, sleeping bool) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for _, number := range numbers {
 		p.partitions[number].state = awake
@@ -141,7 +141,7 @@ func (p *Pool) Settle(numbers []int, sleeping bool) {
 
 // HeldIn is what is held in a partition, in the order of addresses, neighbours as one.
 func (p *Pool) HeldIn(number int) (held []Block) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for i, s := range p.partitions[number].spaces {
 		for _, r := range s.held() {
@@ -153,7 +153,7 @@ func (p *Pool) HeldIn(number int) (held []Block) {
 
 // HeldBytes is how many bytes these are.
 func (p *Pool) HeldBytes(number int) uint64 {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	return p.partitions[number].held() * Unit
 }
@@ -221,7 +221,7 @@ func (p *Pool) backAll(segments []Block, units uint64, back func(segments []Bloc
 
 // segmentsOf are the segments of partitions that have memory, or that lost it, how many units these are, and how many are held.
 func (p *Pool) segmentsOf(numbers []int, gone bool) (segments []Block, units, held uint64) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for _, number := range numbers {
 		a := p.partitions[number]
@@ -243,7 +243,7 @@ func (p *Pool) segmentsOf(numbers []int, gone bool) (segments []Block, units, he
 }
 
 func (p *Pool) mark(numbers []int, gone bool) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for _, number := range numbers {
 		a := p.partitions[number]

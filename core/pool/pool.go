@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/status"
 )
 
@@ -34,6 +35,9 @@ type Progress interface {
 	// Uncache gives some of them back (Give), of one of the ranges: a block of at least so many units where there is one, else
 	// some of the largest; false where there are none. Reap gives back all.
 	Uncache(stream uint32, space int, units uint64) bool
+	// Settle tells of blocks that were cut off memory which TakeBehind gave: where what is cut begins, and how long the block at
+	// its front is; in their order, each once. It may be called under the pool's lock.
+	Settle(cut func(space int, at, front uint64))
 	// Reap looks how far the device has come.
 	Reap()
 	// Done is the mark up to which the device has come past a stream's frees. It may be called under the pool's lock.
@@ -53,7 +57,8 @@ type Pool struct {
 	source  Source
 
 	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone
-	books   sync.Mutex
+	books   sync.Mutex // lock locks it
+	cut     func(space int, at, front uint64)
 	peak    uint64 // the most units that were held when segments got memory: what is held for magazines has just come back then
 
 	partitions []*partition // the ordinary one, and those of Open; under books
@@ -81,12 +86,54 @@ type Wait struct {
 func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
 	p := &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
+	p.cut = p.settle
 	for _, s := range p.partitions[0].spaces {
 		if o.Origin.Whole() {
 			s.whole = make(map[uint64]uint64)
 		}
 	}
 	return p
+}
+
+// lock locks the books, which are true then: blocks were cut off what they hold.
+func (p *Pool) lock() {
+	p.books.Lock()
+	p.source.Settle(p.cut)
+}
+
+func (p *Pool) settle(space int, at, front uint64) {
+	s := p.space(space)
+	if s.extents.Held(at) != front { // else nothing was left
+		invariant.Check(s.extents.Cut(at, front))
+		p.flows[space%Spaces].blocks.add(1)
+	}
+}
+
+// TakeBehind takes what is free on a stream behind a block that it holds, from least to most units of it: others are cut off its
+// front later. mark is that of the last free of any of it.
+func (p *Pool) TakeBehind(stream uint32, b Block, least, most uint64) (behind Block, mark uint64, ok bool) {
+	p.lock()
+	defer p.books.Unlock()
+	s := p.space(b.Space)
+	f := s.extents.Behind(b.Offset)
+	behind = Block{b.Space, Range{f.Offset, min(f.Count, most)}}
+	if f.Count < least || f.Bin != bin(stream) || !s.extents.Carve(f, f.Offset, behind.Count) {
+		return Block{}, 0, false
+	}
+	s.live += behind.Count
+	p.countTake(&behind, true)
+	return behind, f.Mark, true
+}
+
+// GiveLeft gives back what swap says is left of such memory. swap tells of the last cuts, as Settle does, under the books' lock.
+func (p *Pool) GiveLeft(stream uint32, swap func(cut func(space int, at, front uint64)) (left Block, mark uint64)) error {
+	p.lock()
+	defer p.books.Unlock()
+	left, mark := swap(p.cut)
+	if left.Count == 0 {
+		return nil
+	}
+	return p.give(stream, mark, left)
 }
 
 // space is the books of one of the ranges; under books.
@@ -123,7 +170,7 @@ func (p *Pool) TakeIn(partition int, stream uint32, bytes uint64) (Block, Wait, 
 
 // hit takes what is free on the stream, or on others whose frees the device has come past.
 func (p *Pool) hit(stream uint32, b *Block) (ok bool, err error) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	if err := p.partitions[b.Space/Spaces].usable(); err != nil {
 		return false, err
@@ -160,7 +207,7 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 		p.counts.misses.Add(1)
 		return Wait{}, nil
 	}
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for _, space := range []int{b.Space, b.Space ^ 1} { // the other size's
 		s, behind := p.space(space), behind{}
@@ -180,8 +227,8 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	return Wait{}, err
 }
 
-// uncached is a hit behind what little of the stream's cache makes a piece. Where the cache has much, all of it joins first (Reap):
-// as it is, it would be cut into ever smaller pieces.
+// uncached is a hit behind what little of the stream's cache makes a piece. Where the cache has much, all of it joins first
+// (Reap): as it is, it would be cut into ever smaller pieces.
 func (p *Pool) uncached(stream uint32, b *Block) (ok bool, err error) {
 	const much = 16 // of this part of what has memory
 	if backed, _ := p.bounds(0); b.Space >= Spaces || p.source.Cached(stream) > backed/much {
@@ -200,7 +247,7 @@ func lacks(err error) bool {
 }
 
 func (p *Pool) hitGathered(stream uint32, b *Block) bool {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	s := p.space(b.Space)
 	if !s.gather(stream, p.source.Done) {
@@ -270,7 +317,7 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 		return false, err
 	}
 	p.counts.grown.Add(plan.Count * Unit)
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	s := p.space(b.Space)
 	s.back(stream, plan)
@@ -284,7 +331,7 @@ func (p *Pool) back(stream uint32, b *Block, plan Range) (ok bool, err error) {
 
 // bounds are how many units have memory, and how many may when so many more are held.
 func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	all := p.sum()
 	held := max(p.peak, all.held+more)
@@ -292,13 +339,13 @@ func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
 }
 
 func (p *Pool) plan(stream uint32, b *Block, step uint64) (Range, bool) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	return p.space(b.Space).plan(stream, b.Count, step)
 }
 
 func (p *Pool) unplan(space int, r Range) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	p.space(space).leave(r)
 }
@@ -308,14 +355,14 @@ func (p *Pool) unplan(space int, r Range) {
 func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 	const segment = segmentBytes / Unit
 	units = (min(units, mostBytes) + segment - 1) / segment * segment
-	p.books.Lock()
+	p.lock()
 	count := len(p.partitions) * Spaces
 	p.books.Unlock()
 	for number := range count {
 		spared := p.sparedOf(stream, number, units)
 		for at, r := range spared {
 			if err := p.source.Bare(number, r); err != nil {
-				p.books.Lock()
+				p.lock()
 				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
 					p.space(number).back(stream, left)
 					p.backed(number, left.Count)
@@ -333,7 +380,7 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 
 // sparedOf are segments of one space that lose their memory.
 func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	if !p.partitions[number/Spaces].spares() {
 		return nil
@@ -363,8 +410,12 @@ func (p *Pool) noSpace(units uint64, whose string, code status.Code, why string)
 // Give makes a block free on a stream, behind which nothing uses it, at the stream's mark. Errors: InvalidArgument, where it is
 // not one that is held.
 func (p *Pool) Give(stream uint32, mark uint64, b Block) error {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
+	return p.give(stream, mark, b)
+}
+
+func (p *Pool) give(stream uint32, mark uint64, b Block) error {
 	err := p.space(b.Space).give(stream, mark, b.Range)
 	if err == nil {
 		p.countGive(b)
@@ -398,7 +449,7 @@ func (p *Pool) Statistics() Statistics {
 	c := &p.counts
 	s := Statistics{Grown: c.grown.Load(), Moved: c.moved.Load(), Trimmed: c.trimmed.Load(), Waits: c.waits.Load(),
 		Retries: c.retries.Load(), Failures: c.failures.Load(), Misses: c.misses.Load()}
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	all := p.sum()
 	s.Reserved, s.Held, s.Sleeping = all.backed*Unit, all.held*Unit, all.sleeping*Unit
@@ -414,7 +465,7 @@ func (p *Pool) Statistics() Statistics {
 
 // Check walks everything. Errors: Internal.
 func (p *Pool) Check() error {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for number := range len(p.partitions) * Spaces {
 		if err := p.space(number).check(); err != nil {

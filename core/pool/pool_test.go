@@ -83,6 +83,8 @@ func (d *device) Bare(space int, r Range) error {
 
 func (d *device) Reap() {}
 
+func (d *device) Settle(func(int, uint64, uint64)) {}
+
 func (d *device) Cached(uint32) uint64 { return 0 }
 
 func (d *device) Uncache(uint32, int, uint64) bool { return false }

@@ -26,7 +26,7 @@ func (p *Pool) Walk(use func(all []Piece)) {
 }
 
 func (p *Pool) pieces() (all []Piece) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	for number := range len(p.partitions) * Spaces {
 		if p.partitions[number/Spaces].gone {
@@ -109,7 +109,7 @@ func (p *Pool) bared(space int, units uint64) { p.flows[space%Spaces].reserved.c
 
 // Flows are those of small and of large requests, and of all.
 func (p *Pool) Flows() (spaces [Spaces]Flow, all Flow) {
-	p.books.Lock()
+	p.lock()
 	defer p.books.Unlock()
 	both := p.peaks
 	for i := range spaces {

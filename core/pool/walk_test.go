@@ -112,6 +112,7 @@ type quiet struct{}
 func (quiet) Back(int, Range) error            { return nil }
 func (quiet) Bare(int, Range) error            { return nil }
 func (quiet) Reap()                            {}
+func (quiet) Settle(func(int, uint64, uint64)) {}
 func (quiet) Cached(uint32) uint64             { return 0 }
 func (quiet) Uncache(uint32, int, uint64) bool { return false }
 

@@ -6,6 +6,7 @@
 #define UNIT 512
 #define SMALLEST_SLAB 4096
 #define LARGEST_SLAB (4 << 20)
+#define MOST_SMALL (1 << 20)
 #define MOST_BYTES (UINT64_C(1) << 60)
 #define INDEX_MASK ((UINT64_C(1) << 28) - 1)
 #define CHUNK_MASK ((1u << MMSB__BLOCK_CHUNK_BITS) - 1)
@@ -109,6 +110,31 @@ static inline mmsb__block_t *pop(mmsb__block_stream_t *stream, mmsb__block_magaz
     return block;
 }
 
+/* A block that was never allocated before: the front of a span. */
+static mmsb__block_t *__attribute__((noinline)) cut(mmsb__block_stream_t *stream, uint64_t bytes, uint64_t units, uint32_t tag,
+                                                    uint32_t *index) {
+    mmsb__block_span_t *span = &stream->spans[bytes > MOST_SMALL];
+    if (span->left.units < units || stream->slot_count == 0 || span->count == MMSB__BLOCK_CUTS ||
+        tag >= __atomic_load_n(&mmsb__block_table.tags, __ATOMIC_ACQUIRE))
+        return NULL;
+    *index = stream->slots[--stream->slot_count];
+    mmsb__block_t *block = block_at(*index);
+    block->address = span->left.address;
+    block->own = span->left.own;
+    block->units = units;
+    block->stream = stream;
+    block->bytes = 0;
+    block->tag = tag;
+    span->left.address += units * UNIT;
+    span->left.own += units << MMSB__BLOCK_OWN_BITS;
+    span->left.units -= units;
+    span->cuts[span->count] = (uint32_t)units;
+    raise(&span->count, 1);
+    __atomic_add_fetch(&stream->pool->tallies[0].blocks, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&stream->pool->tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);
+    return block;
+}
+
 /* The stream is locked. */
 static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_block_t *to,
                        uintptr_t *address) {
@@ -123,15 +149,19 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     mmsb__block_t *block = first_of(magazine, units);
     if (!block && units >> (MMSB__BLOCK_CLASS_BITS + 1))
         block = first_of(++magazine, units);
-    if (!block)
-        return 0;
     uint32_t index = magazine->first;
-    if (block->bytes != bytes || block->tag != tag) {
-        if (pool->exact || tag >= __atomic_load_n(&mmsb__block_table.tags, __ATOMIC_ACQUIRE))
+    if (block) {
+        if ((block->bytes != bytes || block->tag != tag) &&
+            (pool->exact || tag >= __atomic_load_n(&mmsb__block_table.tags, __ATOMIC_ACQUIRE)))
             return 0;
-        recount(pool->tallies, block, bytes, tag);
+        pop(stream, magazine);
+    } else {
+        block = cut(stream, bytes, units, tag, &index);
+        if (!block)
+            return 0;
     }
-    pop(stream, magazine);
+    if (block->bytes != bytes || block->tag != tag)
+        recount(pool->tallies, block, bytes, tag);
     /* What was freed is released before the new block is allocated: who reads the counters does it in this order. */
     raise(&stream->released, block->bytes);
     raise(&stream->allocated, bytes);

@@ -1,5 +1,5 @@
-// Package blocks is what Go (gpu/runtime) and C share of blocks: their records, and the magazines of streams, out of which C
-// allocates without entering Go. blocks.h says how they work.
+// Package blocks is what Go (gpu/runtime) and C share of blocks: their records, and the magazines and spans of streams, out of
+// which C allocates without entering Go. blocks.h says how they work.
 package blocks
 
 /*
@@ -41,6 +41,9 @@ const (
 	indexMask     = 1<<28 - 1
 	mostTags      = C.MMSB__BLOCK_TAGS
 	hugePage      = 2 << 20
+
+	// OwnBits are the bits of a record's Own that are the number of a space; those above are its first unit there.
+	OwnBits = C.MMSB__BLOCK_OWN_BITS
 )
 
 // Record is the record of a block; see blocks.h.
@@ -50,7 +53,7 @@ type Record struct {
 	Stream                *Stream // not of Go's memory
 	Units                 uint64
 	Tag, next             uint32
-	_                     uint64
+	Own                   uint64
 }
 
 // State composes a state.
@@ -122,7 +125,19 @@ type Stream struct {
 
 	cached, cachedUnits uint64
 	counts              [countedTags]tagCount
+	slotCount           uint64
+	slots               [C.MMSB__BLOCK_SLOTS]uint32
+	spans               [C.MMSB__BLOCK_SPANS]span
 	magazines           [magazines]magazine
+}
+
+// Left is what is left of a span: memory that the pool's books hold for a stream.
+type Left struct{ Address, Own, Units, Mark uint64 }
+
+type span struct {
+	left  Left
+	count atomic.Uint64
+	cuts  [C.MMSB__BLOCK_CUTS]uint32
 }
 
 type tagCount struct {
@@ -139,6 +154,8 @@ func layouts() [][2]any {
 		{Pool{}, C.mmsb__block_pool_t{}},
 		{Stream{}, C.mmsb__block_stream_t{}},
 		{tagCount{}, C.mmsb__block_count_t{}},
+		{Left{}, C.mmsb__block_left_t{}},
+		{span{}, C.mmsb__block_span_t{}},
 		{magazine{}, C.mmsb__block_magazine_t{}},
 	}
 }
@@ -313,11 +330,73 @@ func (s *Stream) Withdraw(enough, least, most uint64, indices *[32]uint32) []uin
 	return indices[:count]
 }
 
-// Cached is how many units the magazines have.
+// Cached is how many units the magazines and the spans have.
 func (s *Stream) Cached() (units uint64) {
 	s.take()
 	defer s.give()
-	return s.cachedUnits
+	for i := range s.spans {
+		units += s.spans[i].left.Units
+	}
+	return units + s.cachedUnits
+}
+
+// Wants is how many units a span has, and how many records more the stream can have for blocks that are cut off. may: C may cut
+// some, as it may not where a budget charges blocks one by one.
+func (s *Stream) Wants(number int) (units uint64, slots int, may bool) {
+	s.take()
+	defer s.give()
+	return s.spans[number].left.Units, len(s.slots) - int(s.slotCount), s.handle != 0 && s.pool.exact == 0
+}
+
+// SetSpan puts memory in the place of a span, tells of the last cuts of that (Settle), and returns what was left of it.
+func (s *Stream) SetSpan(number int, span Left, cut func(own, front uint64)) (left Left) {
+	s.take()
+	defer s.give()
+	s.spans[number].settle(cut)
+	left, s.spans[number].left = s.spans[number].left, span
+	return left
+}
+
+// Settle tells of blocks that were cut off the spans since the last time, in their order: where what is cut began, and how long
+// the block at its front is.
+func (s *Stream) Settle(cut func(own, front uint64)) {
+	for i := range s.spans {
+		if s.spans[i].count.Load() > 0 {
+			s.take()
+			s.spans[i].settle(cut)
+			s.give()
+		}
+	}
+}
+
+// settle is under the stream's lock.
+func (span *span) settle(cut func(own, front uint64)) {
+	cuts := span.cuts[:span.count.Load()]
+	own := span.left.Own
+	for _, units := range cuts {
+		own -= uint64(units) << OwnBits
+	}
+	for _, units := range cuts {
+		cut(own, uint64(units))
+		own += uint64(units) << OwnBits
+	}
+	span.count.Store(0)
+}
+
+// GiveSlots gives the stream free records, no more than it Wants.
+func (s *Stream) GiveSlots(indices []uint32) {
+	s.take()
+	defer s.give()
+	s.slotCount += uint64(copy(s.slots[s.slotCount:], indices))
+}
+
+// TakeSlots takes all of them back.
+func (s *Stream) TakeSlots() []uint32 {
+	s.take()
+	defer s.give()
+	indices := append([]uint32(nil), s.slots[:s.slotCount]...)
+	s.slotCount = 0
+	return indices
 }
 
 // Counted is what was allocated with a tag and is not in the tag's tally yet.

@@ -1,8 +1,9 @@
 /*
- * blocks.h — records of blocks, and the magazines of streams: what Go (gpu/runtime) and C share, so that an allocation that
- * finds a block of its size, freed on its own stream, does not enter Go; nor does the free of a block whose work was all on its
- * own stream. Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with a stream in place of a processor: what comes next on a
- * stream comes behind everything that was queued there before, so no event is needed.
+ * blocks.h — records of blocks, and the magazines and spans of streams: what Go (gpu/runtime) and C share. An allocation that
+ * finds a block of its size, freed on its own stream, or enough memory that the pool has left to the stream, does not enter Go;
+ * nor does the free of a block whose work was all on its own stream. Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with a
+ * stream in place of a processor: what comes next on a stream comes behind everything that was queued there before, so no event
+ * is needed.
  *
  * Everything here stays where it is for as long as the process lives: a stale handle leads to a record or a stream of another
  * time, never to memory that is gone. Go code is in blocks.go; a test compares the layouts.
@@ -44,7 +45,7 @@ typedef struct mmsb__block {
     uint64_t units;                    /* the size that it has, in units of 512 bytes */
     uint32_t tag;
     uint32_t next; /* of its magazine */
-    uint64_t reserved;
+    uint64_t own;  /* where the pool's books have it: its first unit, in the upper bits, and the number of the space */
 } mmsb__block_t;
 
 /* The counters of a tag, or of all: gpu/runtime/statistics.go. */
@@ -77,12 +78,28 @@ typedef struct mmsb__block_magazine {
     uint32_t count;
 } mmsb__block_magazine_t;
 
+/* Memory that the pool's books hold for a stream: its next blocks are cut off the front. The books learn of the cuts later. */
+#define MMSB__BLOCK_OWN_BITS 8 /* of the number of a space */
+#define MMSB__BLOCK_CUTS 256
+typedef struct mmsb__block_left {
+    uint64_t address, own, units;
+    uint64_t mark; /* of the last free of any of it */
+} mmsb__block_left_t;
+
+typedef struct mmsb__block_span {
+    mmsb__block_left_t left;
+    uint64_t count; /* cuts that the books do not know */
+    uint32_t cuts[MMSB__BLOCK_CUTS];
+} mmsb__block_span_t;
+
 /* A size of up to 127 units is a class of its own; above, a power of two has 64 classes. A request is served by a block of its
  * class or the next one: at most 1/32 of the block is too much. */
 #define MMSB__BLOCK_CLASS_BITS 6
 #define MMSB__BLOCK_MAGAZINES (47 << MMSB__BLOCK_CLASS_BITS) /* sizes up to 2^51 units */
 #define MMSB__BLOCK_ROUNDS 1024                              /* blocks in a magazine */
 #define MMSB__BLOCK_COUNTS 16
+#define MMSB__BLOCK_SLOTS 256 /* of records for blocks that are cut */
+#define MMSB__BLOCK_SPANS 2  /* for requests up to 1 MiB, and for others */
 
 /* A stream. The lock is for everything but queued, and is held for some nanoseconds. The totals only grow. */
 typedef struct mmsb__block_stream {
@@ -95,6 +112,9 @@ typedef struct mmsb__block_stream {
     uint64_t allocated, freed, released; /* bytes of these */
     uint64_t cached, cached_units;       /* what the magazines have */
     mmsb__block_count_t counts[MMSB__BLOCK_COUNTS];
+    uint64_t slot_count;
+    uint32_t slots[MMSB__BLOCK_SLOTS];
+    mmsb__block_span_t spans[MMSB__BLOCK_SPANS];
     mmsb__block_magazine_t magazines[MMSB__BLOCK_MAGAZINES];
 } mmsb__block_stream_t;
 
@@ -108,7 +128,7 @@ typedef struct mmsb__block_table {
 
 extern mmsb__block_table_t mmsb__block_table;
 
-/* Allocates a block of a magazine; 0: there is none, or something is not right: Go's call says what. */
+/* Allocates a block of a magazine, or off a span; 0: there is none, or something is not right: Go's call says what. */
 int mmsb__block_hit(mmsb_stream_t stream, uint64_t bytes, uint32_t tag, mmsb_block_t *block, uintptr_t *address);
 /* Frees a block into a magazine of its stream; 0: Go must. */
 int mmsb__block_cache(mmsb_block_t block);

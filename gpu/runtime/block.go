@@ -79,6 +79,19 @@ func (t *blockTable) take(s *Stream) (*block, uint64, error) {
 	return b, b.handle(b.generation() + 1), nil
 }
 
+// some are free records, up to so many; fewer where there are no more.
+func (t *blockTable) some(s *Stream, most int) []uint32 {
+	q := &s.frees
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	for len(q.slots) < most && t.fill(q) == nil {
+	}
+	first := max(0, len(q.slots)-most)
+	indices := slices.Clone(q.slots[first:])
+	q.slots = q.slots[:first]
+	return indices
+}
+
 func (t *blockTable) fill(q *freeQueue) error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -165,8 +178,17 @@ func (b *block) gone(handle uint64) error {
 	return status.Errorf(status.StaleHandle, "block 0x%016x was freed", handle)
 }
 
+// know makes what Go has of a block that C has cut off a span: its record says all of it. The mutex is held.
+func (b *block) know() {
+	if b.stream == nil && b.what() != blocks.Free {
+		b.stream = streamOf(b.record.Stream)
+		b.own = Own{b.record.Own, b.record.Units}
+	}
+}
+
 // hold takes the live block of a generation from C. The mutex is held. false: there is none any more.
 func (b *block) hold(generation uint32) bool {
+	b.know()
 	if b.record.State.CompareAndSwap(blocks.State(generation, blocks.Live), blocks.State(generation, blocks.Held)) {
 		if p := (point{b.stream, b.record.Point}); b.write != p { // C has given it out anew
 			b.write, b.reads = p, b.reads[:0]
@@ -227,6 +249,7 @@ func (t *blockTable) all(yield func(b *block)) {
 	for index := uint32(1); index <= made; index++ {
 		b := t.at(index)
 		b.mutex.Lock()
+		b.know()
 		yield(b)
 		b.mutex.Unlock()
 	}
@@ -254,6 +277,7 @@ func (b *block) begin(memory Memory, stream *Stream) {
 	r := b.record
 	r.Address, r.Bytes, r.Tag = uint64(memory.Address), memory.Bytes, uint32(memory.Tag)
 	r.Stream, r.Units = stream.class(memory)
+	r.Own = memory.Own[0]
 	r.State.Store(blocks.State(b.generation()+1, blocks.Held))
 	b.letGo()
 }
@@ -277,6 +301,7 @@ func (b *block) info() (i BlockInfo, live bool) {
 		if what != blocks.Live && what != blocks.Held {
 			return BlockInfo{}, false
 		}
+		b.know()
 		memory := b.memory()
 		if b.record.State.Load() != state {
 			continue // C has freed it, and the fields may be those of the next one

@@ -92,6 +92,11 @@ func (t *blockTable) takeBack(q *freeQueue) {
 	slots := q.slots
 	q.slots = nil
 	q.mutex.Unlock()
+	t.giveBack(slots)
+}
+
+// giveBack takes free slots.
+func (t *blockTable) giveBack(slots []uint32) {
 	t.mutex.Lock()
 	t.free = append(t.free, slots...)
 	t.mutex.Unlock()

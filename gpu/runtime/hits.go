@@ -3,6 +3,9 @@
 package runtime
 
 import (
+	"sync"
+
+	"libmmsb/core/invariant"
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/blocks"
@@ -78,6 +81,66 @@ func (h *hits) end() {
 	}
 }
 
+// fastStreams finds the stream that has some magazines.
+var fastStreams sync.Map
+
+func streamOf(fast *blocks.Stream) *Stream {
+	s, _ := fastStreams.Load(fast)
+	return s.(*Stream)
+}
+
+// A span is of at least so many blocks like the one before it, and of at most so many units: they are given back in no time.
+const (
+	leastBlocks = 4
+	mostSpan    = 16 << 20 / pool.Unit
+)
+
+// refill gives C what is free behind a block that was just allocated, for the next ones.
+func (s *Stream) refill(p *Pool, block pool.Block) {
+	if s.fast == nil || block.Space >= pool.Spaces {
+		return
+	}
+	left, slots, may := s.fast.Wants(block.Space)
+	if !may {
+		return
+	}
+	if slots >= slotBatch {
+		s.fast.GiveSlots(allBlocks.some(s, slots))
+	}
+	least := leastBlocks * block.Count
+	if left >= least {
+		return
+	}
+	if behind, mark, ok := p.books.TakeBehind(s.index, block, least, mostSpan); ok {
+		p.cutBy(s)
+		s.swapSpan(p, block.Space, blocks.Left{Address: uint64(p.addressOf(behind)), Own: ownOf(behind), Units: behind.Count,
+			Mark: mark})
+	}
+}
+
+// giveSpans gives back what is left of the spans.
+func (s *Stream) giveSpans() (any bool) {
+	for space := 0; space < pool.Spaces && s.fast != nil; space++ {
+		if left, _, _ := s.fast.Wants(space); left > 0 {
+			s.swapSpan(s.runtime.pool, space, blocks.Left{})
+			any = true
+		}
+	}
+	return any
+}
+
+func (s *Stream) swapSpan(p *Pool, space int, span blocks.Left) {
+	err := p.books.GiveLeft(s.index, func(cut func(space int, at, front uint64)) (pool.Block, uint64) {
+		left := s.fast.SetSpan(space, span, func(own, front uint64) { cutOwn(cut, own, front) })
+		return pool.Block{Space: space, Range: pool.Range{Offset: left.Own >> blocks.OwnBits, Count: left.Units}}, left.Mark
+	})
+	invariant.Check(err) // the books have held it
+}
+
+func cutOwn(cut func(space int, at, front uint64), own, front uint64) {
+	cut(int(own%(1<<blocks.OwnBits)), own>>blocks.OwnBits, front)
+}
+
 // class is whose magazines a block of the stream goes to when C frees it, and its size there.
 func (s *Stream) class(memory Memory) (*blocks.Stream, uint64) {
 	if s.fast == nil {
@@ -111,17 +174,21 @@ func (s *Stream) leaveToC(may bool) {
 	s.fast.Open(may)
 }
 
-// flush queues the frees of what the magazines have, as if it was freed now.
+// flush queues the frees of what the magazines have, as if it was freed now, and gives the spans back.
 func (s *Stream) flush() {
 	if s.fast == nil {
 		return
 	}
 	s.uncache(s.fast.Drain())
+	s.giveSpans()
 }
 
-// flushSome is flush of one block that has enough units where there is one, else of some of the largest; false where there are
-// none of least to most units.
+// flushSome is flush of the spans, or of one block that has enough units where there is one, else of some of the largest; false
+// where there are none of least to most units.
 func (s *Stream) flushSome(enough, least, most uint64) bool {
+	if s.giveSpans() {
+		return true
+	}
 	var indices [32]uint32
 	some := s.fast.Withdraw(enough, least, most, &indices)
 	s.uncache(some)
@@ -133,6 +200,7 @@ func (s *Stream) uncache(indices []uint32) {
 	for _, index := range indices {
 		b := allBlocks.at(index)
 		b.mutex.Lock()
+		b.know()
 		b.write, b.reads = point{s, b.record.Point}, b.reads[:0]
 		b.freeOn = s
 		b.set(blocks.Ending)
@@ -213,8 +281,11 @@ func (r *Runtime) endHits() {
 		r.counts.frees.Add(f.Frees.Load())
 		s.ownQueued.Store(f.Queued.Load())
 		s.queued, s.fast = &s.ownQueued, nil
+		fastStreams.Delete(f)
+		allBlocks.giveBack(f.TakeSlots())
 		f.End()
 	}
 	t.fast = nil
+	r.pool.cutters.Store(nil)
 	r.hits.end()
 }

@@ -12,6 +12,7 @@ import (
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/blocks"
+	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 )
 
@@ -40,6 +41,7 @@ func TestAHitIsAnotherBlockInTheSameMemory(t *testing.T) {
 	require.NoError(t, err)
 	first, address, err := w.runtime.Allocate(Request{Bytes: 1000, Stream: w.streams[0], Tag: tag})
 	require.NoError(t, err)
+	w.streams[0].giveSpans()
 	_, _, ok := blocks.Hit(w.handles[0], 1000, uint32(tag))
 	require.False(t, ok, "nothing was freed")
 	require.True(t, blocks.Cache(first))
@@ -165,6 +167,7 @@ func TestSizesThatABlockServes(t *testing.T) {
 			handle, _, err := w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[0]})
 			require.NoError(t, err)
 			require.True(t, blocks.Cache(handle))
+			w.streams[0].giveSpans()
 			found, _, ok := blocks.Hit(w.handles[0], other, 0)
 			must, may := of == as, as <= of && (of-as)*32 <= of && of >= 128*512
 			require.True(t, ok && (must || may) || !ok && !must, "%d bytes are %d, %d are %d: %t", bytes, of, other, as, ok)
@@ -198,6 +201,7 @@ func TestMagazinesHaveAnEnd(t *testing.T) {
 	// 1025 to 1039 units have the same magazine.
 	small, large := w.mustAllocate(t, 0, 1025*512), w.mustAllocate(t, 0, 1039*512)
 	require.True(t, blocks.Cache(small))
+	w.streams[0].giveSpans()
 	_, _, ok := blocks.Hit(w.handles[0], 1030*512, 0)
 	require.False(t, ok)
 	require.True(t, blocks.Cache(large))
@@ -253,6 +257,93 @@ func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
 	require.EqualValues(t, 64*mib, w.runtime.Pool().Statistics().Reserved)
 	require.NoError(t, w.use(0, handle, info(t, handle).Address, mib, Write))
 	w.freeAll(t)
+}
+
+func TestBlocksOffASpan(t *testing.T) {
+	counted := &Statistics{}
+	w := pooledWith(t, 2, counted)
+	books := w.runtime.Pool()
+	tag, err := TagOf("spans")
+	require.NoError(t, err)
+	w.mustAllocate(t, 0, mib+1) // 20 MiB more get memory, and what is behind it is the stream's
+	_, _, ok := blocks.Hit(w.handles[0], 1000, uint32(tag))
+	require.False(t, ok, "there is no span for small requests")
+	_, _, ok = blocks.Hit(w.handles[1], mib+1, uint32(tag))
+	require.False(t, ok, "another stream")
+	_, _, ok = blocks.Hit(w.handles[0], mib+1, 1<<31)
+	require.False(t, ok, "a tag that is none")
+	held := books.Statistics().Held
+
+	type cut struct{ handle, bytes uint64 }
+	var all []cut
+	for bytes := uint64(mib + 1); len(all) < 20; bytes += 12345 {
+		before := books.Statistics()
+		handle, address, ok := blocks.Hit(w.handles[0], bytes, uint32(tag))
+		if !ok {
+			break
+		}
+		all = append(all, cut{handle, bytes})
+		rounded := (bytes + pool.Unit - 1) / pool.Unit * pool.Unit
+		held += rounded
+		after := books.Statistics()
+		require.Equal(t, held, after.Held)
+		require.Equal(t, before.Reserved, after.Reserved)
+		require.Equal(t, BlockInfo{Handle: handle, Address: driver.Address(address), Bytes: bytes, Stream: w.streams[0], Tag: tag},
+			info(t, handle))
+		require.NoError(t, w.use(int(bytes%2), handle, driver.Address(address), bytes, Write))
+		require.NoError(t, w.runtime.Check())
+	}
+	require.Contains(t, []int{14, 15, 16, 17}, len(all))
+	tally := counted.OfTag(tag)
+	require.EqualValues(t, len(all), tally.Blocks)
+	require.EqualValues(t, len(all), tally.Ever)
+	require.EqualValues(t, len(all)+1, counted.All().Blocks)
+	require.EqualValues(t, len(all)+1, len(w.runtime.Blocks()))
+	for i, c := range all {
+		on := w.streams[i%2]
+		if i%3 == 0 || !blocks.Cache(c.handle) {
+			_, err := Free(c.handle, on)
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.runtime.Check())
+	}
+	require.NoError(t, w.device.Synchronize())
+	w.freeAll(t)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.Zero(t, books.Statistics().Held)
+	require.Zero(t, counted.All().Blocks)
+	require.Zero(t, counted.OfTag(tag).Live)
+	require.NoError(t, books.Check())
+	require.NoError(t, w.runtime.Trim(0))
+	require.Zero(t, books.Statistics().Reserved, "spans go back, and their segments with them")
+}
+
+// More blocks are cut off than a stream has records for, and than the books learn of at once.
+func TestSpansAreFilledAnew(t *testing.T) {
+	w := pooledWith(t, 1)
+	entered := 0
+	for range 4096 {
+		if _, _, ok := blocks.Hit(w.handles[0], 512, 0); !ok {
+			w.mustAllocate(t, 0, 512)
+			entered++
+		}
+	}
+	require.Less(t, entered, 4096/16)
+	require.EqualValues(t, 4096, w.runtime.Usage().Blocks)
+	require.NoError(t, w.runtime.Check())
+	addresses := map[driver.Address]bool{}
+	for _, block := range w.runtime.Blocks() {
+		addresses[block.Address] = true
+	}
+	require.Len(t, addresses, 4096)
+	w.freeAll(t)
+
+	budget := pooledWith(t, 1, NewBudget(NewLedger(mib)))
+	budget.mustAllocate(t, 0, 512)
+	_, _, ok := blocks.Hit(budget.handles[0], 512, 0)
+	require.False(t, ok, "the budget has not charged it")
+	budget.freeAll(t)
 }
 
 func (w *world) freeAll(t testing.TB) {

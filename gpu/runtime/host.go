@@ -28,6 +28,7 @@ type hostPool struct {
 // streamless is the pool.Progress of such memory.
 type streamless struct{}
 
+func (streamless) Settle(func(int, uint64, uint64)) {}
 func (streamless) Cached(uint32) uint64             { return 0 }
 func (streamless) Uncache(uint32, int, uint64) bool { return false }
 func (streamless) Reap()                            {}

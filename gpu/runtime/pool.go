@@ -5,11 +5,13 @@ package runtime
 import (
 	"cmp"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -29,8 +31,9 @@ type Pool struct {
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
-	streams sync.Map      // by index: those that have freed
-	cached  func() uint64 // bytes that the books hold for magazines
+	streams sync.Map                         // by index: those that have freed, or have had a span
+	cutters atomic.Pointer[[]*blocks.Stream] // those that have had a span
+	cached  func() uint64                    // bytes that the books hold for magazines
 
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
@@ -46,9 +49,8 @@ type addresses struct {
 	bytes uint64
 }
 
-// poolSpaceBits are those of a memory's first own word that say in which space it lies; above them is its first unit there. The
-// second word is its size in units.
-const poolSpaceBits = 8
+// ownOf is the first own word of memory: blocks.Record says what it means. The second one is its size in units.
+func ownOf(b pool.Block) uint64 { return b.Offset<<blocks.OwnBits | uint64(b.Space) }
 
 // poolSegment is what gets memory at once.
 const poolSegment = 2 << 20
@@ -198,8 +200,9 @@ func (p *Pool) Allocate(request Request) (Memory, error) {
 	if err != nil {
 		return Memory{}, cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
+	s.refill(p, block)
 	return Memory{Address: p.addressOf(block), Bytes: request.Bytes, Tag: request.Tag,
-		Own: Own{block.Offset<<poolSpaceBits | uint64(block.Space), block.Count}}, nil
+		Own: Own{ownOf(block), block.Count}}, nil
 }
 
 // Free implements Layer. The stream is ordered behind all uses: its own work to come may have the memory at once.
@@ -214,7 +217,7 @@ func (p *Pool) Free(memory Memory, stream *Stream) error {
 // block is what the books know memory as. Its size is not always that of the request: a block of a magazine may be larger.
 func (p *Pool) block(memory Memory) pool.Block {
 	at, count := memory.Own[0], memory.Own[1]
-	return pool.Block{Space: int(at % (1 << poolSpaceBits)), Range: pool.Range{Offset: at >> poolSpaceBits, Count: count}}
+	return pool.Block{Space: int(at % (1 << blocks.OwnBits)), Range: pool.Range{Offset: at >> blocks.OwnBits, Count: count}}
 }
 
 // Released implements Layer. The books see for themselves how far a stream has come.
@@ -414,6 +417,30 @@ func (p *poolSource) dropIdle() (first error) {
 	}
 	p.idle = left
 	return first
+}
+
+// cutBy remembers a stream that C cuts blocks for.
+func (p *Pool) cutBy(s *Stream) {
+	p.knows(s)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var all []*blocks.Stream
+	if old := p.cutters.Load(); old != nil {
+		all = *old
+	}
+	if !slices.Contains(all, s.fast) {
+		all = append(slices.Clip(all), s.fast)
+		p.cutters.Store(&all)
+	}
+}
+
+// Settle implements pool.Progress.
+func (p *poolSource) Settle(cut func(space int, at, front uint64)) {
+	if all := p.cutters.Load(); all != nil {
+		for _, s := range *all {
+			s.Settle(func(own, front uint64) { cutOwn(cut, own, front) })
+		}
+	}
 }
 
 // magazines are those of a stream; nil: none that are known, as until the stream's first free in Go.

@@ -22,6 +22,9 @@ func (r *Runtime) Snapshot(log *Log) *picture.Picture {
 	p := &picture.Picture{Device: info.Ordinal, Name: info.Name, Bytes: info.Bytes, Pool: r.pool != nil}
 	records := r.records(nil)
 	if r.pool != nil {
+		for _, s := range r.streams.snapshot() {
+			s.giveSpans()
+		}
 		var places []place
 		r.pool.books.Walk(func(pieces []pool.Piece) { places = r.pool.places(pieces) })
 		records = r.records(records) // what came meanwhile, too: the later record of an address counts

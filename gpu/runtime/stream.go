@@ -97,6 +97,7 @@ func (t *streamTable) add(native driver.Stream, foreign, named bool) *Stream {
 	if h := t.runtime.hits; h != nil && named {
 		if fast, err := blocks.NewStream(h.pool); err == nil { // else its calls enter Go
 			s.fast, s.queued = fast, &fast.Queued
+			fastStreams.Store(fast, s)
 			t.fast = append(t.fast, fast)
 		}
 	}

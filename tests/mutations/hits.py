@@ -5,7 +5,7 @@ Random programs on the simulated device, and a recount of everything, must show 
 from mutation import Mutant
 from subject import Go, Native
 
-TESTS = "^Test(AHit|AMiss|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
+TESTS = "^Test(AHit|AMiss|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
 
 HITS = Native(
     name="hits",
@@ -36,7 +36,7 @@ HITS = Native(
         ),
         Mutant(
             "budget-not-asked", "a block has more bytes than the budget has charged",
-            "take", "pool->exact || tag", "tag",
+            "take", "(pool->exact || tag", "(tag",
         ),
         Mutant(
             "tag-unknown", "a block is allocated with a tag that does not exist",
@@ -68,6 +68,22 @@ HITS = Native(
         Mutant(
             "no-end", "a magazine has more blocks than its limit",
             "put", "magazine->count == MMSB__BLOCK_ROUNDS", "0",
+        ),
+        Mutant(
+            "cut-from-where-it-was", "two blocks are cut off the same place",
+            "cut", "span->left.address += units * UNIT;", "",
+        ),
+        Mutant(
+            "cut-unknown-to-books", "the books do not learn of a block that is cut off",
+            "cut", "raise(&span->count, 1);", "",
+        ),
+        Mutant(
+            "cut-not-counted", "blocks that are cut off do not count with their tag",
+            "cut", "__atomic_add_fetch(&stream->pool->tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);", "",
+        ),
+        Mutant(
+            "cuts-without-end", "more cuts are noted than there is room for",
+            "cut", "span->count == MMSB__BLOCK_CUTS", "0",
         ),
         Mutant(
             "larger-kept", "a miss gets the largest blocks of the magazines, and not one that is large enough",
@@ -110,6 +126,18 @@ LEFT_TO_C = Go(
         Mutant(
             "never-flushed", "what is in magazines is never released",
             "Runtime.reap", "s.flush()", "",
+        ),
+        Mutant(
+            "spans-kept", "what is left of spans is not given back",
+            "Stream.flush", "s.giveSpans()", "",
+        ),
+        Mutant(
+            "spans-of-budgets", "C cuts blocks that a budget has not charged",
+            "Stream.refill", "!may", "!may && left > 0",
+        ),
+        Mutant(
+            "cut-without-owner", "Go does not learn what C has cut off",
+            "block.know", "Own{b.record.Own, b.record.Units}", "Own{b.record.Own, 0}",
         ),
         Mutant(
             "miss-keeps", "a miss takes new memory though a magazine has a block that is large enough",
