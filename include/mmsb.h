@@ -1951,7 +1951,8 @@ typedef struct mmsb_runtime_stats {
     uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
     uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
     uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
-    uint64_t reserved[2];
+    uint64_t refused_calls;     /* calls of refused (mmsb_runtime_options_t), each attempt one */
+    uint64_t reserved[1];
 } mmsb_runtime_stats_t;
 
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -1998,15 +1999,18 @@ typedef struct mmsb_memory_stat {
  * all, small_pool (up to 1 MiB) or large_pool; STATISTIC is current, peak, allocated or freed (all since the runtime began).
  * Names that mean nothing here are left out; a program must expect more names and fewer.
  *   allocation, allocated_bytes   blocks that were not freed; bytes rounded up as the pool does
- *   requested_bytes               bytes that they, and blocks that wait for a use's end, were asked for with
+ *   requested_bytes               bytes that they, and freed blocks that wait for a use's end or that their stream keeps, were
+ *                                 asked for with; POOL is that of the request, else where the block lies
  *   active, active_bytes          what the pool has given: also to freed blocks that wait, to caches and the guard
  *   segment, reserved_bytes       memory of the pool's segments of 2 MiB
- *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; like requested_bytes only current
+ *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; only current and peak
  * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
  * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
- * What streams give out again by themselves the pool does not count: allocated and freed of all but allocation.all are of what
- * the pool gave. Without a pool only all exists, and active counts the bytes that are outstanding. A list. The numbers are of one
- * moment if no other thread uses the runtime.
+ * current = allocated - freed in every family. A block that a stream gives out again by itself counts as allocated, in the POOL of
+ * its request; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active. That of
+ * requested_bytes is of all outstanding bytes (mmsb_runtime_stats_t.peak), those of inactive_split are of the moments when memory
+ * was missing and when this was called. Without a pool only all exists, and active counts the bytes that are outstanding. A list.
+ * The numbers are of one moment if no other thread uses the runtime.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short, longer with many blocks.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_memory_stats(mmsb_runtime_t runtime, mmsb_memory_stat_t *stats, size_t capacity,

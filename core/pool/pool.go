@@ -202,6 +202,7 @@ func lacks(err error) bool {
 func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	p.books.Lock()
 	defer p.books.Unlock()
+	p.noteSplits()
 	s := p.space(b.Space)
 	if !s.gather(stream, p.source.Done) {
 		return false
