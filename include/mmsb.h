@@ -2157,7 +2157,8 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
 /* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything that
  * is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither used nor
  * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
- * the budget. options may be NULL. Each kept byte is copied once.
+ * the budget. options may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what it
+ * has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
  * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
  * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY (pinned

@@ -156,11 +156,11 @@ func TestPiecesAreNotedWhenMemoryIsMissing(t *testing.T) {
 // quiet is a Source for many goroutines.
 type quiet struct{}
 
-func (quiet) Back(int, Range) error            { return nil }
-func (quiet) Bare(int, Range) error            { return nil }
-func (quiet) Reap()                            {}
-func (quiet) Cached(uint32) uint64             { return 0 }
-func (quiet) Uncache(uint32, int, uint64) bool { return false }
+func (quiet) Back(int, Range) error               { return nil }
+func (quiet) Bare(_ int, r Range) (uint64, error) { return r.Count, nil }
+func (quiet) Reap()                               {}
+func (quiet) Cached(uint32) uint64                { return 0 }
+func (quiet) Uncache(uint32, int, uint64) bool    { return false }
 
 func (quiet) Done(uint32) uint64 { return 1 << 62 }
 
