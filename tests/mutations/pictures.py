@@ -126,8 +126,8 @@ PICTURE_FILES = Go(
             "Picture.begin", "int64(live)-change.live", "0*(int64(live)-change.live)",
         ),
         Mutant(
-            "midnight", "times behind midnight lie before those before it",
-            "ReadLog", "e.Time += day", "e.Time += 0 * day; break",
+            "refusals-later", "requests that were refused are shown behind what came later",
+            "ReadLog", "refusals[0].At == int(at)", "refusals[0].At < int(at)",
         ),
     ),
 )  # fmt: skip

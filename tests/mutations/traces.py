@@ -10,15 +10,25 @@ TRACES = Go(
     folders=("core/trace",),
     package="core/trace",
     mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
-    sound=("^TestFiles|^TestLines|^TestS|^TestTraces|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
+    sound=("^TestFiles|^TestLines|^TestS|^TestT|^TestPlaces|^TestColumns|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
     mutants=(
         Mutant(
             "taken-twice", "a block is taken where another one is live",
-            "builder.take", "if _, is := b.live[address]; is {", "if _, is := b.live[address]; is && bytes == 0 {",
+            "builder.take", "if _, is := b.live[r.address]; is {", "if _, is := b.live[r.address]; is && r.bytes == 0 {",
         ),
         Mutant(
             "freed-size", "a free of another size than the block's is replayed",
-            "builder.line", "is && t.bytes != size", "is && t.bytes < size && false",
+            "csvReader.line", "is && t.bytes != r.bytes", "is && t.bytes < r.bytes && false",
+        ),
+        Mutant(
+            "midnight", "times behind midnight lie before those before it",
+            "csvReader.day", "r.time += day", "r.time += 0 * day",
+            mode="^TestTimesOfLines$",
+        ),
+        Mutant(
+            "refusals-not-moved", "refusals lie too early where some blocks were there before",
+            "builder.finish", "places.Refusals[at].At += count", "places.Refusals[at].At += 0 * count",
+            mode="^TestPlaces",
         ),
         Mutant(
             "half-a-line", "a last line without an end counts as a line",
@@ -27,7 +37,7 @@ TRACES = Go(
         ),
         Mutant(
             "requested-is-completed", "a block of PyTorch's ends when its free is requested",
-            "builder.event", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
+            "builder.pytorchEvent", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
             "\tif e.means == playsNothing",
         ),
         Mutant(
@@ -36,11 +46,11 @@ TRACES = Go(
         ),
         Mutant(
             "beginning-anywhere", "each free without an allocation is taken for one of the lost beginning",
-            "builder.give", "b.seen == nil || b.seen[address]", "b.seen == nil",
+            "builder.give", "b.seen == nil || b.seen[r.address]", "b.seen == nil",
         ),
         Mutant(
             "beginning-of-all", "a CSV may always have lost its beginning",
-            "readCSV", "options.Lost)", "options.Lost || true)",
+            "newBuilder", "if options.Lost {", "if options.Lost || true {",
             mode="^TestLinesThatAreWrong$",
         ),
         Mutant(
