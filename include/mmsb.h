@@ -1785,8 +1785,9 @@ typedef struct mmsb_device_memory {
     uint32_t struct_size;
     uint32_t runtimes; /* of the device in this process */
     uint64_t budget;   /* bytes; 0 = none */
-    /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages and
-     * memory for copies. The guard's are not counted. */
+    /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages, memory
+     * for copies, what is kept for tags that sleep, and 1 KiB for each guarded block. A guard's canaries and quarantine are of the
+     * blocks. fallback:pageable is not counted: it is no memory that devices access. */
     uint64_t charged;
     uint64_t charged_peak; /* largest value of charged */
     uint64_t pool_free;    /* bytes of charged that pools keep and no block has */
@@ -1884,7 +1885,8 @@ typedef struct mmsb_runtime_options {
      * source: where segments come from. source:virtual is the default where the device has virtual memory. With plain (else the
      * default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and managed (as
      * UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With source:pinned
-     * fallback:pageable lets other host memory serve where pinned memory is missing; kernels do not reach that, copies do.
+     * fallback:pageable lets other host memory serve where pinned memory, or its budget, does not suffice; kernels do not reach
+     * that, copies do, and no budget counts it.
      * slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB; above that as without.
      * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
      * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do
@@ -2161,8 +2163,8 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
  * has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
  * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
- * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY (pinned
- * memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
+ * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
+ * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
  * for queued work, at most timeout_ns, and for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
                                        const mmsb_sleep_options_t *options);

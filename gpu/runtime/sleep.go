@@ -312,5 +312,5 @@ func (p *Pool) endSleepers() (first error) {
 	for partition := range p.kept {
 		p.forget(p.kept[partition].Swap(nil))
 	}
-	return p.mover.end(p.device)
+	return p.mover.end(p.device, p.host.Lost())
 }
