@@ -25,6 +25,7 @@ type Event struct {
 	Thread uint32 // less than Trace.Threads
 	Stream uint16 // less than Trace.Streams
 	Free   bool
+	_      [5]byte // C reads events, too
 }
 
 // Trace is the events of one device.

@@ -289,7 +289,7 @@ func TestAReplayIsCancelled(t *testing.T) {
 		}
 	}})
 	require.Equal(t, status.Cancelled, status.CodeOf(err))
-	require.ErrorContains(t, err, fmt.Sprintf("after %d of %d events", 2*between, 3*between))
+	require.ErrorContains(t, err, fmt.Sprintf("after %d of %d events", between, 3*between))
 	require.NoError(t, d.Problems())
 }
 

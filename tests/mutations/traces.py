@@ -90,19 +90,19 @@ REPLAYS = Go(
     folders=("gpu/player",),
     package="gpu/player",
     mode="^TestAReplayIsWhatTheTraceSays$|^TestWhatDoesNotFit|^TestReserved|^TestStreams",
-    sound=("^TestAReplay|^TestWhat|^TestADriver|^TestALog|^TestReserved|^TestStreams",),
+    sound=("^TestAReplay|^TestWhat|^TestADriver|^TestALog|^TestReserved|^TestStreams", "^TestHits|^TestThreads|^TestCalls"),
     mutants=(
         Mutant(
             "failures-freed", "the free of a block that there was no memory for is made",
-            "player.play", "if handle == 0 {", "if handle == 1 {",
+            "player.recount", "case e.Free && failed:", "case false && failed:",
         ),
         Mutant(
             "first-stream", "all blocks are given back on the first stream",
-            "player.play", "runtime.Free(handle, p.streams[e.Stream])", "runtime.Free(handle, p.streams[0*e.Stream])",
+            "player.inGo", "gpu.Free(handle, p.streams[e.Stream])", "gpu.Free(handle, p.streams[0*e.Stream])",
         ),
         Mutant(
             "peak-of-the-end", "the most that are live are those of the last allocation",
-            "player.play", "p.result.Live = max(p.result.Live, p.live)", "p.result.Live = p.live",
+            "player.recount", "p.result.Live = max(p.result.Live, live)", "p.result.Live = live",
         ),
         Mutant(
             "failed-calls-map", "memory that the driver did not give counts as reserved",
@@ -114,8 +114,33 @@ REPLAYS = Go(
         ),
         Mutant(
             "cancel-ignored", "a replay goes on when it is cancelled",
-            "player.run", "if ctx.Err() != nil {", "if ctx.Err() != nil && at == 0 {",
+            "player.cancelled", "if p.ctx.Err() == nil {", "if p.ctx.Err() == nil || p.done > 0 {",
             mode="^TestAReplayIsCancelled$",
+        ),
+        Mutant(
+            "all-in-go", "calls enter Go that would not in a program",
+            "player.play", "if p.options.Pool != nil {", "if p.options.Pool != nil && len(events) == 0 {",
+            mode="^TestHits|^TestThreadsOf",
+        ),
+        Mutant(
+            "not-awaited", "a free is made before its block is there",
+            "player.play", "e.Free && p.blocks[e.Block].Handle.Load() == 0", "e.Free && p.blocks[e.Block].Handle.Load() == 0 && false",
+            mode="^TestThreads",
+        ),
+        Mutant(
+            "one-fails-alone", "threads go on, or wait for ever, when one has failed",
+            "player.playAll", "p.cancel()", "_ = p.cancel",
+            mode="^TestThreadsEnd",
+        ),
+        Mutant(
+            "too-early", "calls come before their time",
+            "player.due", "events[count].Time <= now", "events[count].Time <= now+1e6",
+            mode="^TestCallsCome",
+        ),
+        Mutant(
+            "waits-are-work", "waits for a call's time count as time in calls",
+            "player.play", "from, begun := at, time.Now()", "from, begun := at, p.begun",
+            mode="^TestCallsCome",
         ),
     ),
 )  # fmt: skip
