@@ -162,7 +162,7 @@ func mmsbgo_runtime_stats(h C.mmsb_runtime_t, stats *C.mmsb_runtime_stats_t) (co
 		stats.pool_largest_free, stats.pool_moved = C.uint64_t(s.Pool.LargestFree), C.uint64_t(s.Pool.Moved)
 		stats.pool_retries, stats.pool_misses = C.uint64_t(s.Pool.Retries), C.uint64_t(s.Pool.Misses)
 		stats.sleeping, stats.sleeping_kept = C.uint64_t(s.Pool.Sleeping), C.uint64_t(s.Pool.Kept)
-		stats.sleeping_copied = C.uint64_t(s.Pool.Copied)
+		stats.sleeping_copied, stats.refused_calls = C.uint64_t(s.Pool.Copied), C.uint64_t(s.Refused)
 		return nil
 	})
 }

@@ -26,13 +26,14 @@ var replayTrace command.Replay = func(ctx context.Context, t *trace.Trace, on co
 	if err != nil {
 		return command.Replayed{}, err
 	}
-	r, err := player.Run(ctx, device, t, player.Options{Pool: options, Progress: progress})
+	r, err := player.Run(ctx, device, t, player.Options{Pool: options, Threads: on.Threads, Speed: on.Speed,
+		Progress: progress})
 	if err != nil {
 		return command.Replayed{}, err
 	}
 	info := device.Info()
-	done := command.Replayed{Device: info.Name, DeviceBytes: info.Bytes, Calls: r.Calls,
-		Nanoseconds: r.Time.Nanoseconds(), Reserved: r.Reserved, Live: r.Live, DriverCalls: r.Driver.All(),
+	done := command.Replayed{Device: info.Name, DeviceBytes: info.Bytes, Calls: r.Calls, Hits: r.Hits,
+		Nanoseconds: r.Time.Nanoseconds(), Busy: r.Busy.Nanoseconds(), Reserved: r.Reserved, Live: r.Live, DriverCalls: r.Driver.All(),
 		Created: r.Driver.Created, Destroyed: r.Driver.Destroyed, Mapped: r.Driver.Mapped, Unmapped: r.Driver.Unmapped,
 		Allocated: r.Driver.Allocated, Freed: r.Driver.Freed, Retries: r.Pool.Retries, Waits: r.Pool.Waits, Failures: r.Failures}
 	if r.First != nil {

@@ -33,7 +33,7 @@ func mmsb(t *testing.T, arguments ...string) string {
 
 // steady takes the times out, and the spaces that depend on them.
 func steady(out string) string {
-	out = regexp.MustCompile(`"(ns|ns_per_call)": [0-9.]+`).ReplaceAllString(out, `"$1": TIME`)
+	out = regexp.MustCompile(`"(ns|busy_ns|ns_per_call)": [0-9.]+`).ReplaceAllString(out, `"$1": TIME`)
 	out = regexp.MustCompile(`[0-9.]+(µs|ms|s),? +[0-9]+`).ReplaceAllString(out, "TIME")
 	return regexp.MustCompile(`(\S) +`).ReplaceAllString(out, "$1 ")
 }
@@ -46,6 +46,7 @@ func TestReplays(t *testing.T) {
 		"replay":         {"rmm.csv"},
 		"replay-none":    {"rmm.csv", "none", "--bytes", "--memory", "1GiB"},
 		"replay-pytorch": {"pytorch-protocol4.pickle", "slack:0.02,limit_mb:100", "--memory", "1G"},
+		"replay-threads": {"runtime.csv", "--threads", "--speed", "1000", "--memory", "1G"},
 		"replay-json":    {"pytorch-protocol2.pickle", "--json", "--memory", "1G"},
 		"replay-compare": {"runtime.csv", "--memory", "1G", "--compare", "default", "large_segment_size_mb:2,slack:0.01", "none",
 			"slack:0.5"},

@@ -163,7 +163,12 @@ func TestLogsOfRMM(t *testing.T) {
 		"7,00:00:02,allocate failure,0x0,4096,2\n" +
 		"9,00:00:03,free,0x9000,50,2\n"))
 	require.NoError(t, err)
-	require.Len(t, p.Events, 5)
+	var actions []Action
+	for _, e := range p.Events {
+		actions = append(actions, e.Action)
+	}
+	require.Equal(t, []Action{Allocated, Allocated, Freed, Refused, Freed}, actions)
+	require.Equal(t, Event{Time: 24*3600e6 + 2e6, Action: Refused, Bytes: 4096, Stream: 2, Thread: 7}, p.Events[3])
 	require.Equal(t, []Segment{{Address: 0x2000, Bytes: 200, Small: true, Blocks: []Block{{Bytes: 200, Asked: 200, State: Live,
 		Stream: 5, Thread: 8, Time: 24*3600e6 + 1}}}}, p.Segments)
 	points, peak := p.Timeline(100)
@@ -171,10 +176,10 @@ func TestLogsOfRMM(t *testing.T) {
 	require.EqualValues(t, 350, peak.Live)
 	require.EqualValues(t, 3e6+24*3600e6, p.Time)
 	for _, bad := range []struct{ text, says string }{
-		{"", "not CSV"},
-		{"Thread,Time\n", "no column Action"},
-		{"Thread,Time,Action,Pointer,Size,Stream\n1,2\n", "wrong number of fields"},
-		{"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00,allocate,0x1,x,0\n", `line 2 of the log: Size is "x"`},
+		{"", "trace is empty"},
+		{"Thread,Time\n", "line 1 of the trace: header is not"},
+		{"Thread,Time,Action,Pointer,Size,Stream\n1,2\n", "line 2 of the trace: line does not have 6 columns"},
+		{"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00,allocate,0x1,x,0\n", `line 2 of the trace: column 5 is "x"`},
 		{"Thread,Time,Action,Pointer,Size,Stream\n1,24:00:00,allocate,0x1,1,0\n", `time "24:00:00"`},
 		{"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00,alocate,0x1,1,0\n", `action "alocate"`},
 		{"Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00,allocate,0x7fffffffffffffff,1,0\n", "cannot be"},

@@ -119,7 +119,7 @@ type slow struct {
 	begun, goOn chan struct{}
 }
 
-func (s *slow) Bare(space int, r Range) error {
+func (s *slow) Bare(space int, r Range) (uint64, error) {
 	s.begun <- struct{}{}
 	<-s.goOn
 	return s.device.Bare(space, r)

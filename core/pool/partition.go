@@ -139,6 +139,13 @@ func (p *Pool) Settle(numbers []int, sleeping bool) {
 	}
 }
 
+// Name is a partition's.
+func (p *Pool) Name(number int) string {
+	p.lock()
+	defer p.books.Unlock()
+	return p.partitions[number].name
+}
+
 // HeldIn is what is held in a partition, in the order of addresses, neighbours as one.
 func (p *Pool) HeldIn(number int) (held []Block) {
 	p.lock()

@@ -38,7 +38,7 @@ func (w *world) sleep(partitions ...int) error {
 		return err
 	}
 	copy(w.device.done, w.device.queued)
-	err := w.Sleep(partitions, func(b []Block) error { return all(b, w.device.Bare, w.device.Back) })
+	err := w.Sleep(partitions, func(b []Block) error { return all(b, w.device.bareWhole, w.device.Back) })
 	w.Settle(partitions, err == nil)
 	return err
 }
@@ -47,7 +47,7 @@ func (w *world) wake(partitions ...int) error {
 	if err := w.Rest(partitions, true); err != nil {
 		return err
 	}
-	err := w.Wake(partitions, func(b []Block) error { return all(b, w.device.Back, w.device.Bare) })
+	err := w.Wake(partitions, func(b []Block) error { return all(b, w.device.Back, w.device.bareWhole) })
 	w.Settle(partitions, err != nil)
 	return err
 }

@@ -23,8 +23,9 @@ import (
 type Source interface {
 	// Back gives segments memory, all of them or none. Errors: OutOfMemory, where the device has not enough, and others.
 	Back(space int, r Range) error
-	// Bare takes it away. The device has come past all work that uses it.
-	Bare(space int, r Range) error
+	// Bare takes it away, and says how many units lost it, from the first one on: all, or some whole segments and an error. The
+	// device has come past all work that uses it.
+	Bare(space int, r Range) (units uint64, err error)
 	Progress
 }
 
@@ -105,8 +106,8 @@ func (p *Pool) settle(space int, at, front uint64) {
 	s := p.space(space)
 	if s.extents.Held(at) != front { // else nothing was left
 		invariant.Check(s.extents.Cut(at, front))
-		p.flows[space%Spaces].blocks.add(1)
 	}
+	p.countIn(space, front)
 }
 
 // TakeBehind takes what is free on a stream behind a block that it holds, from least to most units of it: others are cut off its
@@ -121,7 +122,6 @@ func (p *Pool) TakeBehind(stream uint32, b Block, least, most uint64) (behind Bl
 		return Block{}, 0, false
 	}
 	s.live += behind.Count
-	p.countTake(&behind, true)
 	return behind, f.Mark, true
 }
 
@@ -133,7 +133,7 @@ func (p *Pool) GiveLeft(stream uint32, swap func(cut func(space int, at, front u
 	if left.Count == 0 {
 		return nil
 	}
-	return p.give(stream, mark, left)
+	return p.space(left.Space).give(stream, mark, left.Range)
 }
 
 // space is the books of one of the ranges; under books.
@@ -249,6 +249,7 @@ func lacks(err error) bool {
 func (p *Pool) hitGathered(stream uint32, b *Block) bool {
 	p.lock()
 	defer p.books.Unlock()
+	p.noteSplits()
 	s := p.space(b.Space)
 	if !s.gather(stream, p.source.Done) {
 		return false
@@ -361,18 +362,16 @@ func (p *Pool) spare(stream uint32, units uint64) (any bool, err error) {
 	for number := range count {
 		spared := p.sparedOf(stream, number, units)
 		for at, r := range spared {
-			if err := p.source.Bare(number, r); err != nil {
-				p.lock()
-				for _, left := range spared[at:] { // they keep their memory, and no order is missing: the device has come past
-					p.space(number).back(stream, left)
-					p.backed(number, left.Count)
+			gone, err := p.source.Bare(number, r)
+			p.counts.moved.Add(gone * Unit)
+			units, any = units-min(units, gone), any || gone > 0
+			p.spared(stream, number, r, gone)
+			if err != nil {
+				for _, left := range spared[at+1:] {
+					p.spared(stream, number, left, 0)
 				}
-				p.books.Unlock()
 				return any, err
 			}
-			p.counts.moved.Add(r.Count * Unit)
-			units, any = units-min(units, r.Count), true
-			p.unplan(number, r)
 		}
 	}
 	return any, nil
@@ -392,6 +391,21 @@ func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
 		p.bared(number, r.Count)
 	}
 	return spared
+}
+
+// spared says that the first units of spared segments have no memory. The others keep theirs, and no order is missing: the device
+// has come past.
+func (p *Pool) spared(stream uint32, number int, r Range, gone uint64) {
+	p.lock()
+	defer p.books.Unlock()
+	s := p.space(number)
+	if gone < r.Count {
+		r = s.cut(r, gone)
+		s.back(stream, r)
+		p.backed(number, r.Count)
+		return
+	}
+	s.leave(r)
 }
 
 func streamName(stream uint32) string { return "stream " + strconv.FormatUint(uint64(stream), 10) }

@@ -65,10 +65,27 @@ func (d *device) Back(space int, r Range) error {
 	return nil
 }
 
-func (d *device) Bare(space int, r Range) error {
-	if err := d.call(); err != nil {
-		return err
+func (d *device) Bare(space int, r Range) (units uint64, failed error) {
+	if failed = d.call(); failed != nil {
+		if d.whole[space] != nil || r.Count == segmentUnits {
+			return 0, failed
+		}
+		r.Count = segmentUnits * (r.Count / segmentUnits / 2) // half of it has lost its memory
 	}
+	d.bare(space, r)
+	return r.Count, failed
+}
+
+// bareWhole is Bare of all or nothing.
+func (d *device) bareWhole(space int, r Range) error {
+	err := d.call()
+	if err == nil {
+		d.bare(space, r)
+	}
+	return err
+}
+
+func (d *device) bare(space int, r Range) {
 	if d.whole[space] != nil {
 		require.Equal(d.t, r.Count, d.whole[space][r.Offset], "a segment goes back whole")
 		delete(d.whole[space], r.Offset)
@@ -78,7 +95,6 @@ func (d *device) Bare(space int, r Range) error {
 		delete(d.memory[space], at)
 	}
 	d.backed -= r.Count
-	return nil
 }
 
 func (d *device) Reap() {}

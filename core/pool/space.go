@@ -163,6 +163,23 @@ func (s *space) leave(r Range) {
 	}
 }
 
+// cut says that the first units of spared segments have no memory, and is the rest of them.
+func (s *space) cut(r Range, gone uint64) Range {
+	if gone == 0 {
+		return r
+	}
+	rest := Range{r.Offset + gone, r.Count - gone}
+	s.put(bare, 0, r)
+	for _, hole := range s.extents.FreeIn(bare) {
+		if hole.Offset <= r.Offset && hole.Offset+hole.Count >= rest.Offset+rest.Count {
+			s.extents.Carve(hole, rest.Offset, rest.Count) // there are numbers for it: r had one
+			break
+		}
+	}
+	s.planned -= gone
+	return rest
+}
+
 // spare takes whole free segments that the device has come past, up to so many units, from the largest free extents first. They
 // have no memory any more in the books, and are the caller's until leave.
 func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []Range) {

@@ -66,6 +66,10 @@ type Tally struct{ Current, Peak, Added, Removed uint64 }
 type Flow struct {
 	Blocks, Held Tally // how many pieces are held, and their bytes
 	Reserved     Tally // bytes that have memory
+
+	// Free pieces of segments that are partly held, and their bytes: no Added and Removed, and the peak is that of the moments when
+	// memory was missing, or Flows was called.
+	Splits, SplitBytes Tally
 }
 
 // count is a Tally as the books keep it: little is written for each block.
@@ -77,27 +81,79 @@ func (c *count) add(amount uint64) {
 	c.peak = max(c.peak, c.current)
 }
 
+func (c *count) set(current uint64) {
+	c.current = current
+	c.peak = max(c.peak, current)
+}
+
 func (c *count) tally(unit uint64) Tally {
-	return Tally{c.current * unit, c.peak * unit, c.added * unit, (c.added - c.current) * unit}
+	return Tally{c.current * unit, c.peak * unit, c.added * unit, (max(c.added, c.current) - c.current) * unit}
 }
 
 // flow is of one kind of spaces, in units, under the books' lock. What is held counts also where its partition sleeps.
-type flow struct{ blocks, held, reserved count }
+type flow struct{ blocks, held, reserved, splits, splitUnits count }
 
 func (p *Pool) countTake(b *Block, ok bool) {
 	if ok {
 		f := &p.flows[b.Space%Spaces]
-		f.blocks.add(1)
-		f.held.add(b.Count)
-		p.peaks.blocks.peak = max(p.peaks.blocks.peak, p.flows[Small].blocks.current+p.flows[Large].blocks.current)
-		p.peaks.held.peak = max(p.peaks.held.peak, p.flows[Small].held.current+p.flows[Large].held.current)
+		f.blocks.added++
+		f.held.added += b.Count
+		p.countIn(b.Space, b.Count)
 	}
+}
+
+// countIn is countTake of a block that others have counted among those that came.
+func (p *Pool) countIn(space int, units uint64) {
+	f := &p.flows[space%Spaces]
+	f.blocks.current++
+	f.blocks.peak = max(f.blocks.peak, f.blocks.current)
+	f.held.current += units
+	f.held.peak = max(f.held.peak, f.held.current)
+	p.peaks.blocks.peak = max(p.peaks.blocks.peak, p.flows[Small].blocks.current+p.flows[Large].blocks.current)
+	p.peaks.held.peak = max(p.peaks.held.peak, p.flows[Small].held.current+p.flows[Large].held.current)
 }
 
 func (p *Pool) countGive(b Block) {
 	f := &p.flows[b.Space%Spaces]
 	f.blocks.current--
 	f.held.current -= b.Count
+}
+
+// noteSplits looks how much is free in segments that are partly held. It costs some nanoseconds for each free piece: so it comes
+// when memory is missing, which is when such pieces matter, and for Flows. The books are locked.
+func (p *Pool) noteSplits() {
+	var all [Spaces]struct{ pieces, units uint64 }
+	for number := range len(p.partitions) * Spaces {
+		if !p.partitions[number/Spaces].gone {
+			pieces, units := p.space(number).splits()
+			all[number%Spaces].pieces += pieces
+			all[number%Spaces].units += units
+		}
+	}
+	for i := range all {
+		p.flows[i].splits.set(all[i].pieces)
+		p.flows[i].splitUnits.set(all[i].units)
+	}
+	p.peaks.splits.peak = max(p.peaks.splits.peak, all[Small].pieces+all[Large].pieces)
+	p.peaks.splitUnits.peak = max(p.peaks.splitUnits.peak, all[Small].units+all[Large].units)
+}
+
+// splits are the free pieces of segments that are partly held, by stream, and their units.
+func (s *space) splits() (pieces, units uint64) {
+	for number := uint32(1); number < s.extents.Bins(); number++ {
+		for _, f := range s.extents.FreeIn(number) {
+			from, to := s.segments(f.Offset), (f.Offset+f.Count)/s.segment*s.segment
+			whole := max(from, to) - from
+			if s.whole != nil && s.whole[f.Offset] != f.Count {
+				whole = 0
+			}
+			if rest := f.Count - whole; rest > 0 {
+				pieces++
+				units += rest
+			}
+		}
+	}
+	return pieces, units
 }
 
 func (p *Pool) backed(space int, units uint64) {
@@ -111,12 +167,13 @@ func (p *Pool) bared(space int, units uint64) { p.flows[space%Spaces].reserved.c
 func (p *Pool) Flows() (spaces [Spaces]Flow, all Flow) {
 	p.lock()
 	defer p.books.Unlock()
+	p.noteSplits()
 	both := p.peaks
 	for i := range spaces {
 		f := &p.flows[i]
 		spaces[i] = f.inBytes()
 		for _, sum := range []struct{ of, from *count }{{&both.blocks, &f.blocks}, {&both.held, &f.held},
-			{&both.reserved, &f.reserved}} {
+			{&both.reserved, &f.reserved}, {&both.splits, &f.splits}, {&both.splitUnits, &f.splitUnits}} {
 			sum.of.current += sum.from.current
 			sum.of.added += sum.from.added
 		}
@@ -125,5 +182,7 @@ func (p *Pool) Flows() (spaces [Spaces]Flow, all Flow) {
 }
 
 func (f *flow) inBytes() Flow {
-	return Flow{Blocks: f.blocks.tally(1), Held: f.held.tally(Unit), Reserved: f.reserved.tally(Unit)}
+	return Flow{Blocks: f.blocks.tally(1), Held: f.held.tally(Unit), Reserved: f.reserved.tally(Unit),
+		Splits:     Tally{Current: f.splits.current, Peak: f.splits.peak},
+		SplitBytes: Tally{Current: f.splitUnits.current * Unit, Peak: f.splitUnits.peak * Unit}}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkWalk compares the list with what is held, with the memory that there is, and with the numbers.
-func (w *world) checkWalk() {
+// checkWalk compares the list with what is held, with the memory that there is, and with the numbers. splits and split are free
+// pieces of segments that are partly held, and their bytes.
+func (w *world) checkWalk() (splits, split uint64) {
 	t := w.device.t
 	var pieces []Piece
 	w.Walk(func(all []Piece) { pieces = all })
@@ -41,6 +42,15 @@ func (w *world) checkWalk() {
 			continue
 		}
 		free[p.Space] += p.Count
+		rest := uint64(0)
+		for at := p.Offset; at < p.Offset+p.Count; at++ { // units of segments that are not all in this piece
+			if first := at / segmentUnits * segmentUnits; first < p.Offset || first+segmentUnits > p.Offset+p.Count {
+				rest++
+			}
+		}
+		if rest > 0 {
+			splits, split = splits+1, split+rest*Unit
+		}
 		past := true
 		for at := p.Offset; at < p.Offset+p.Count; at++ {
 			f := w.freed[p.Space][at]
@@ -56,6 +66,9 @@ func (w *world) checkWalk() {
 	require.Equal(t, s.Reserved, all.Reserved.Current)
 	require.Equal(t, s.Held, all.Held.Current)
 	require.EqualValues(t, len(w.held), all.Blocks.Current)
+	require.Equal(t, splits, all.Splits.Current)
+	require.Equal(t, split, all.SplitBytes.Current)
+	return splits, split
 }
 
 // Random programs: the list is what a model says, and the numbers are what a recount gives.
@@ -64,8 +77,8 @@ func TestWalks(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		w := newWorld(t, Options{LargeStep: segmentBytes}, 64*mib, 256*mib, 3)
 		var peak, taken [Spaces + 1]uint64
-		var times uint64
-		for step := range 300 {
+		var times, mostSplits, mostSplit uint64
+		for range 300 {
 			stream := uint32(random.IntN(3))
 			if len(w.held) > 0 && random.IntN(100) < 45 {
 				w.give(random.IntN(len(w.held)), stream)
@@ -83,18 +96,23 @@ func TestWalks(t *testing.T) {
 			for i := range now {
 				peak[i] = max(peak[i], now[i])
 			}
+			see := func() {
+				splits, split := w.checkWalk()
+				mostSplits, mostSplit = max(mostSplits, splits), max(mostSplit, split)
+			}
+			see()
 			switch random.IntN(10) {
 			case 0:
 				w.device.done[stream] = w.device.queued[stream]
 			case 1:
 				require.NoError(t, w.Trim(0))
 			}
-			if step%3 == 0 {
-				w.checkWalk()
-			}
+			see()
 		}
 		spaces, all := w.Flows()
 		require.Equal(t, times, all.Blocks.Added, "seed %d", seed)
+		require.GreaterOrEqual(t, all.Splits.Peak, mostSplits, "seed %d", seed)
+		require.GreaterOrEqual(t, all.SplitBytes.Peak, mostSplit, "seed %d", seed)
 		for i, flow := range append(slices.Clone(spaces[:]), all) {
 			require.Equal(t, peak[i], flow.Held.Peak, "seed %d, space %d", seed, i)
 			require.Equal(t, taken[i], flow.Held.Added, "seed %d, space %d", seed, i)
@@ -106,15 +124,44 @@ func TestWalks(t *testing.T) {
 	}
 }
 
+// Free pieces of segments that are partly held have a peak of the moments when memory was missing.
+func TestPiecesAreNotedWhenMemoryIsMissing(t *testing.T) {
+	p := New(Options{LargeStep: segmentBytes}, quiet{}, [Spaces]uint64{64 * mib, 64 * mib})
+	take := func(bytes uint64) Block {
+		b, _, err := p.Take(0, bytes)
+		require.NoError(t, err)
+		return b
+	}
+	held := []Block{take(512), take(512), take(512)}
+	require.NoError(t, p.Give(0, 1, held[1]))
+	held[1] = take(4 * mib) // which is missing
+	for i, b := range held {
+		require.NoError(t, p.Give(0, uint64(2+i), b))
+	}
+	spaces, all := p.Flows()
+	require.Equal(t, Tally{Peak: 2}, spaces[Small].Splits)
+	require.Equal(t, Tally{Peak: 2*mib - 2*512}, spaces[Small].SplitBytes)
+	require.Equal(t, Tally{}, spaces[Large].Splits)
+	require.Equal(t, [2]Tally{{Peak: 2}, {Peak: 2*mib - 2*512}}, [2]Tally{all.Splits, all.SplitBytes})
+
+	p = New(Options{Origin: Plain}, quiet{}, [Spaces]uint64{64 * mib, 64 * mib})
+	block := take(3 * mib)
+	_, all = p.Flows()
+	require.Equal(t, Tally{Current: 17 * mib, Peak: 17 * mib}, all.SplitBytes, "a segment of 20 MiB goes back whole")
+	require.NoError(t, p.Give(0, 1, block))
+	_, all = p.Flows()
+	require.Equal(t, Tally{Peak: 17 * mib}, all.SplitBytes)
+}
+
 // quiet is a Source for many goroutines.
 type quiet struct{}
 
-func (quiet) Back(int, Range) error            { return nil }
-func (quiet) Bare(int, Range) error            { return nil }
-func (quiet) Reap()                            {}
-func (quiet) Settle(func(int, uint64, uint64)) {}
-func (quiet) Cached(uint32) uint64             { return 0 }
-func (quiet) Uncache(uint32, int, uint64) bool { return false }
+func (quiet) Back(int, Range) error               { return nil }
+func (quiet) Bare(_ int, r Range) (uint64, error) { return r.Count, nil }
+func (quiet) Reap()                               {}
+func (quiet) Cached(uint32) uint64                { return 0 }
+func (quiet) Uncache(uint32, int, uint64) bool    { return false }
+func (quiet) Settle(func(int, uint64, uint64))    {}
 
 func (quiet) Done(uint32) uint64 { return 1 << 62 }
 

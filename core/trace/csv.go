@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"libmmsb/core/status"
 )
@@ -17,72 +19,129 @@ const (
 	longestLine = 64 << 10
 )
 
-// readCSV reads the lines. The time is not looked at: RMM's versions write it in several ways.
+// csvReader reads lines. A header may have the columns in another order, and more.
+type csvReader struct {
+	*builder
+	options Options
+	at      [csvColumns]int // where the columns of csvHeader are
+	columns int             // that a line has
+	fields  [][]byte
+}
+
 func readCSV(in *bufio.Reader, options Options) (*Trace, error) {
-	b := newBuilder("RMM", "line", options.Lost)
+	c := csvReader{builder: newBuilder("RMM", "line", options), options: options}
 	for number := uint64(1); ; number++ {
 		line, err := in.ReadSlice('\n')
 		switch {
 		case err == io.EOF && len(line) == 0 && number > 1:
-			return b.finish()
+			return c.finish()
 		case err == bufio.ErrBufferFull:
-			return nil, b.fail(status.Format, number, "line has more than %d bytes", longestLine-1)
+			return nil, c.fail(status.Format, number, "line has more than %d bytes", longestLine-1)
 		case err != nil && err != io.EOF:
 			return nil, err
 		}
 		text := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		if number == 1 && string(text) != csvHeader {
-			return nil, b.fail(status.Format, number, "header is not %s, and no pickle begins", csvHeader)
+		if number == 1 && !c.header(text) {
+			return nil, c.fail(status.Format, number, "header is not %s, and no pickle begins", csvHeader)
 		}
 		if err == io.EOF {
-			return nil, b.fail(status.Corrupt, number, "line is cut off after %d bytes", len(line))
+			return nil, c.fail(status.Corrupt, number, "line is cut off after %d bytes", len(line))
 		}
 		if number > 1 {
-			if err := b.line(number, text); err != nil {
+			if err := c.line(number, text); err != nil {
 				return nil, err
 			}
 		}
 	}
 }
 
-func (b *builder) line(number uint64, text []byte) error {
-	var columns [csvColumns][]byte
-	for at := range columns {
-		column, rest, more := bytes.Cut(text, []byte(","))
-		if more != (at < csvColumns-1) {
-			return b.fail(status.Format, number, "line does not have %d columns", csvColumns)
+// header finds the columns; false where one is missing.
+func (c *csvReader) header(text []byte) bool {
+	names := strings.Split(string(text), ",")
+	for at, name := range strings.Split(csvHeader, ",") {
+		c.at[at] = slices.Index(names, name)
+		if c.at[at] < 0 {
+			return false
 		}
-		columns[at], text = column, rest
+	}
+	c.columns = len(names)
+	return true
+}
+
+func (c *csvReader) line(number uint64, text []byte) error {
+	c.fields = c.fields[:0]
+	for more := true; more; {
+		var field []byte
+		field, text, more = bytes.Cut(text, []byte(","))
+		c.fields = append(c.fields, field)
+	}
+	if len(c.fields) != c.columns {
+		return c.fail(status.Format, number, "line does not have %d columns", c.columns)
 	}
 	var values [csvColumns]uint64
 	for at, base := range [csvColumns]int{0: 10, 3: 16, 4: 10, 5: 10} {
 		if base == 0 {
 			continue
 		}
-		value, ok := parseNumber(columns[at], base)
+		value, ok := parseNumber(c.fields[c.at[at]], base)
 		if !ok {
-			return b.fail(status.Format, number, "column %d is %q, not a number of 64 bits", at+1, columns[at])
+			return c.fail(status.Format, number, "column %d is %q, not a number of 64 bits", c.at[at]+1, c.fields[c.at[at]])
 		}
 		values[at] = value
 	}
-	thread, address, size, key := values[0], values[3], values[4], streamKey{stream: values[5]}
-	key.thread = thread
-	switch action := string(columns[2]); {
-	case action == "allocate failure":
-		b.trace.Refused++
-	case action != "allocate" && action != "free" && action != "deallocate":
-		return b.fail(status.Format, number, "action %q does not exist", action)
-	case size == 0: // RMM gives no memory for it
-		b.trace.Other++
-	case action == "allocate":
-		return b.take(number, address, size, key)
-	default:
-		if t, is := b.live[address]; is && t.bytes != size {
-			return b.fail(status.Corrupt, number, "%d bytes are freed at 0x%x, %d were allocated", size, address, t.bytes)
-		}
-		return b.give(number, address, size, key)
+	r := record{number: number, thread: values[0], address: values[3], bytes: values[4], stream: values[5]}
+	if r.time, r.timed = parseTime(string(c.fields[c.at[1]])); !r.timed && c.options.Timed {
+		return c.fail(status.Format, number, "time %q is not like 23:59:59.000000", c.fields[c.at[1]])
 	}
-	return nil
+	c.day(&r)
+	switch action := string(c.fields[c.at[2]]); {
+	case action == "allocate failure":
+		return c.refuse(&r)
+	case action != "allocate" && action != "free" && action != "deallocate":
+		return c.fail(status.Format, number, "action %q does not exist", action)
+	case r.bytes == 0: // RMM gives no memory for it
+		c.trace.Other++
+		return nil
+	case action == "allocate":
+		return c.take(&r)
+	}
+	if t, is := c.live[r.address]; is && t.bytes != r.bytes {
+		return c.fail(status.Corrupt, number, "%d bytes are freed at 0x%x, %d were allocated", r.bytes, r.address, t.bytes)
+	}
+	return c.give(&r)
+}
+
+// day puts a time into the day in which it is nearest to the latest one before.
+func (c *csvReader) day(r *record) {
+	const day = 24 * 3600e6
+	r.time += c.latest / day * day
+	switch ahead := r.time - c.latest; {
+	case ahead < -day/2:
+		r.time += day
+	case ahead > day/2 && r.time >= day:
+		r.time -= day
+	}
+	c.latest = max(c.latest, r.time)
+}
+
+// parseTime reads a time of day, with or without a fraction behind a point or, as old versions of RMM write it, a colon.
+func parseTime(text string) (microseconds int64, ok bool) {
+	fields := strings.FieldsFunc(text, func(c rune) bool { return c == ':' || c == '.' })
+	if len(fields) == 3 {
+		fields = append(fields, "0")
+	}
+	if len(fields) != 4 || len(fields[3]) > 6 {
+		return 0, false
+	}
+	fields[3] = (fields[3] + "000000")[:6]
+	for at, most := range [...]uint64{23, 59, 60, 999_999} {
+		number, err := strconv.ParseUint(fields[at], 10, 64)
+		if err != nil || number > most {
+			return 0, false
+		}
+		microseconds = microseconds*[...]int64{1, 60, 60, 1_000_000}[at] + int64(number)
+	}
+	return microseconds, true
 }
 
 // parseNumber reads a number in a base, or in hexadecimal behind 0x; C's %p writes (nil) for 0.

@@ -232,7 +232,7 @@ func TestSnapshots(t *testing.T) {
 	two := pickled(t, event("alloc", 1, 1), event("free_completed", 1, math.MaxInt64))
 	got, err := Read(strings.NewReader(two), Options{Device: 1})
 	require.NoError(t, err)
-	assert.Equal(t, &Trace{Format: "PyTorch", Blocks: 1, Streams: 1, Before: 1, Events: []Event{
+	assert.Equal(t, &Trace{Format: "PyTorch", Blocks: 1, Streams: 1, Threads: 1, Before: 1, Events: []Event{
 		{Bytes: math.MaxInt64}, {Bytes: math.MaxInt64, Free: true}}}, got)
 	_, err = Read(strings.NewReader(pickled(t, event("alloc", 1, 1))), Options{Device: 1})
 	requireError(t, status.NotFound, "device 1 has no trace in the snapshot, 1 devices have one", err)

@@ -5,6 +5,7 @@ package trace
 import (
 	"bufio"
 	"cmp"
+	"math"
 	"slices"
 
 	"libmmsb/core/status"
@@ -21,7 +22,7 @@ import (
 // between is an error, as is everything else that a lost beginning does not explain.
 
 var pytorchKeys = map[string]bool{"segments": true, "device_traces": true, "action": true, "addr": true, "size": true,
-	"stream": true, "device": true, "address": true, "blocks": true, "state": true, "requested_size": true, "total_size": true}
+	"stream": true, "device": true, "address": true, "blocks": true, "state": true, "requested_size": true, "total_size": true, "time_us": true}
 
 // What an action of PyTorch's means here. Those of segments say what is reserved.
 const (
@@ -43,6 +44,8 @@ type (
 	pytorchEvent struct {
 		pytorchBlock
 		means int
+		time  int64
+		timed bool
 	}
 )
 
@@ -63,22 +66,23 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder("PyTorch", "event", true)
+	options.Lost = true
+	b := newBuilder("PyTorch", "event", options)
 	events := make([]pytorchEvent, len(traced))
 	for at := range events {
-		if events[at], err = b.event(uint64(at)+1, traced[at]); err != nil {
+		if events[at], err = b.pytorchEvent(uint64(at)+1, traced[at]); err != nil {
 			return nil, err
 		}
 	}
 	for at, e := range events {
-		number, key := uint64(at)+1, streamKey{stream: e.stream}
+		r := record{number: uint64(at) + 1, address: e.address, bytes: e.bytes, stream: e.stream, time: e.time, timed: e.timed}
 		switch e.means {
 		case takesBlock:
-			err = b.take(number, e.address, e.bytes, key)
+			err = b.take(&r)
 		case givesBlock:
-			err = b.give(number, e.address, e.bytes, key)
+			err = b.give(&r)
 		case refusesRequest:
-			b.trace.Refused++
+			err = b.refuse(&r)
 		default:
 			b.trace.Other++
 		}
@@ -90,7 +94,7 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 		if b.seen[block.address] {
 			continue
 		}
-		if _, ok := b.before(block.address, block.bytes, streamKey{stream: block.stream}); !ok {
+		if _, ok := b.before(&record{address: block.address, bytes: block.bytes, stream: block.stream}); !ok {
 			return nil, status.Errorf(status.Limit, "snapshot has more than %d blocks", uint64(mostBlocks))
 		}
 	}
@@ -154,7 +158,7 @@ func natural(dict *pickleDict, key string) (uint64, bool) {
 }
 
 // event reads an event. Its numbers are looked at where they matter.
-func (b *builder) event(number uint64, of any) (e pytorchEvent, err error) {
+func (b *builder) pytorchEvent(number uint64, of any) (e pytorchEvent, err error) {
 	dict, is := of.(*pickleDict)
 	if !is {
 		return e, b.fail(status.Format, number, "event is not a dict")
@@ -165,6 +169,9 @@ func (b *builder) event(number uint64, of any) (e pytorchEvent, err error) {
 	}
 	if e.means == playsNothing || e.means == refusesRequest {
 		return e, nil
+	}
+	if at, is := natural(dict, "time_us"); is && dict.get("time_us") != nil { // old snapshots have none
+		e.time, e.timed = int64(min(at, math.MaxInt64)), true
 	}
 	var numbers [3]uint64
 	for at, key := range []string{"addr", "size", "stream"} {

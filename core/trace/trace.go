@@ -1,7 +1,8 @@
 // Package trace reads recorded traces of an allocator: what a program took and gave back, in its order.
 //
 // Two formats are known: the CSV of RMM's logging adaptor, which a runtime's log writes, too, and the pickle of PyTorch's memory
-// snapshot, of which no code is run. A trace that is read has no addresses any more: frees name the block that they give back.
+// snapshot, of which no code is run. In a trace that is read frees name the block that they give back; addresses are only there for
+// who asks.
 // Errors have the number of the line or of the event: Format where a text is not of the format, Corrupt where a trace is cut off
 // or contradicts itself, Limit.
 package trace
@@ -10,6 +11,7 @@ import (
 	"bufio"
 	"cmp"
 	"io"
+	"math"
 	"slices"
 
 	"libmmsb/core/status"
@@ -18,9 +20,12 @@ import (
 // Event takes a block on a stream, or gives it back there.
 type Event struct {
 	Bytes  uint64 // of the block, not 0
+	Time   int64  // microseconds since some moment, with Trace.Timed; else 0
 	Block  uint32 // in the order in which blocks are taken
+	Thread uint32 // less than Trace.Threads
 	Stream uint16 // less than Trace.Streams
 	Free   bool
+	_      [5]byte // C reads events, too
 }
 
 // Trace is the events of one device.
@@ -29,6 +34,11 @@ type Trace struct {
 	Events  []Event
 	Blocks  uint64 // that are taken
 	Streams int
+	Threads int
+	Timed   bool // each event has a time. In a CSV it counts from the first day's midnight, in a snapshot from 1970
+
+	// Places are there where Options asks for them.
+	Places *Places
 
 	// Before is how many of the first events take blocks that the program had before the recording began: its end, or a free,
 	// tells of them.
@@ -40,12 +50,28 @@ type Trace struct {
 	Reserved uint64
 }
 
+// Places are what an allocator called things.
+type Places struct {
+	Addresses        []uint64 // of blocks
+	Streams, Threads []uint64
+	Refusals         []Refusal
+}
+
+// Refusal is a request that was refused when so many events had come. It has no block.
+type Refusal struct {
+	Event
+	At int
+}
+
 // Options choose among what a file has.
 type Options struct {
 	Device int // whose events, where a snapshot has those of several; less than 0: of the only one that has any
 	// Lost says that a CSV may have lost its beginning, as that of a log that was full: a free without an allocation is then no
 	// error where nothing came before at its address. Snapshots always may.
 	Lost bool
+	// Timed says that a time must be there, Places that addresses and the numbers of streams and threads are wanted, of which those
+	// that no program can have are errors.
+	Timed, Places bool
 }
 
 // MostStreams is how many streams a trace can have.
@@ -79,10 +105,20 @@ type taken struct {
 	bytes uint64
 }
 
+// record is what a file says of an event.
+type record struct {
+	number         uint64 // where it stands
+	address, bytes uint64
+	stream, thread uint64
+	time           int64
+	timed          bool
+}
+
 // earlier is a block that was taken before the first event.
 type earlier struct {
 	address, bytes uint64
 	key            streamKey
+	thread         uint32
 }
 
 // builder makes a trace of events with addresses.
@@ -90,16 +126,23 @@ type builder struct {
 	trace   Trace
 	live    map[uint64]taken // by address
 	streams map[streamKey]uint16
+	threads map[uint64]uint32
 	unit    string // "line" or "event", whose number errors have
+	untimed bool   // an event has no time
+	latest  int64  // time
 
 	seen    map[uint64]bool // addresses that came up; nil: nothing is lost
 	earlier []earlier       // whose frees have ^index as their block until all are known
 }
 
-func newBuilder(source, unit string, lost bool) *builder {
-	b := &builder{trace: Trace{Format: source}, live: make(map[uint64]taken), streams: make(map[streamKey]uint16), unit: unit}
-	if lost {
+func newBuilder(source, unit string, options Options) *builder {
+	b := &builder{trace: Trace{Format: source}, live: make(map[uint64]taken), streams: make(map[streamKey]uint16),
+		threads: make(map[uint64]uint32), unit: unit}
+	if options.Lost {
 		b.seen = make(map[uint64]bool)
+	}
+	if options.Places {
+		b.trace.Places = &Places{}
 	}
 	return b
 }
@@ -120,27 +163,69 @@ func (b *builder) stream(number uint64, key streamKey) (uint16, error) {
 		index = uint16(len(b.streams))
 		b.streams[key] = index
 		b.trace.Streams = len(b.streams)
+		if places := b.trace.Places; places != nil {
+			places.Streams = append(places.Streams, key.stream)
+		}
 	}
 	return index, nil
 }
 
-// take adds an event that takes a block. number is where it stands.
-func (b *builder) take(number, address, bytes uint64, key streamKey) error {
-	if _, is := b.live[address]; is {
-		return b.fail(status.Corrupt, number, "address 0x%x is allocated and not freed before", address)
+func (b *builder) thread(number uint64) uint32 {
+	index, known := b.threads[number]
+	if !known {
+		index = uint32(len(b.threads))
+		b.threads[number] = index
+		b.trace.Threads = len(b.threads)
+		if places := b.trace.Places; places != nil {
+			places.Threads = append(places.Threads, number)
+		}
+	}
+	return index
+}
+
+// event is a record's, without its block.
+func (b *builder) event(r *record) (e Event, err error) {
+	if b.trace.Places != nil && (r.bytes > math.MaxInt64-min(r.address, math.MaxInt64) || r.thread > math.MaxUint32) {
+		return e, b.fail(status.Format, r.number, "%d bytes at 0x%x of thread %d cannot be", r.bytes, r.address, r.thread)
+	}
+	b.untimed = b.untimed || !r.timed
+	e = Event{Bytes: r.bytes, Time: r.time, Thread: b.thread(r.thread)}
+	e.Stream, err = b.stream(r.number, streamKey{r.stream, r.thread})
+	return e, err
+}
+
+// refuse notes a request that was refused.
+func (b *builder) refuse(r *record) error {
+	b.trace.Refused++
+	places := b.trace.Places
+	if places == nil {
+		return nil
+	}
+	e, err := b.event(r)
+	places.Refusals = append(places.Refusals, Refusal{e, len(b.trace.Events)})
+	return err
+}
+
+// take adds an event that takes a block.
+func (b *builder) take(r *record) error {
+	if _, is := b.live[r.address]; is {
+		return b.fail(status.Corrupt, r.number, "address 0x%x is allocated and not freed before", r.address)
 	}
 	if b.trace.Blocks+uint64(len(b.earlier)) == mostBlocks {
-		return b.fail(status.Limit, number, "block is one more than %d", uint64(mostBlocks))
+		return b.fail(status.Limit, r.number, "block is one more than %d", uint64(mostBlocks))
 	}
-	stream, err := b.stream(number, key)
+	e, err := b.event(r)
 	if err != nil {
 		return err
 	}
-	block := uint32(b.trace.Blocks)
-	b.live[address] = taken{block, bytes}
-	b.trace.Events = append(b.trace.Events, Event{Bytes: bytes, Block: block, Stream: stream})
+	e.Block = uint32(b.trace.Blocks)
+	b.live[r.address] = taken{e.Block, r.bytes}
+	b.trace.Events = append(b.trace.Events, e)
 	b.trace.Blocks++
-	b.see(address)
+	if places := b.trace.Places; places != nil {
+		places.Addresses = append(places.Addresses, r.address)
+	}
+	b.see(r.address)
 	return nil
 }
 
@@ -150,42 +235,53 @@ func (b *builder) see(address uint64) {
 	}
 }
 
-// give adds an event that gives a block back; bytes are those that it names.
-func (b *builder) give(number, address, bytes uint64, key streamKey) error {
-	t, is := b.live[address]
+// give adds an event that gives a block back; the record has the bytes that it names.
+func (b *builder) give(r *record) error {
+	t, is := b.live[r.address]
 	if !is {
-		if b.seen == nil || b.seen[address] {
-			return b.fail(status.Corrupt, number, "address 0x%x is freed, but not allocated", address)
+		if b.seen == nil || b.seen[r.address] {
+			return b.fail(status.Corrupt, r.number, "address 0x%x is freed, but not allocated", r.address)
 		}
-		if t.block, is = b.before(address, bytes, key); !is {
-			return b.fail(status.Limit, number, "block is one more than %d", uint64(mostBlocks))
+		if t.block, is = b.before(r); !is {
+			return b.fail(status.Limit, r.number, "block is one more than %d", uint64(mostBlocks))
 		}
-		t.bytes = bytes
+		t.bytes = r.bytes
 	}
-	stream, err := b.stream(number, key)
+	e, err := b.event(r)
 	if err != nil {
 		return err
 	}
-	delete(b.live, address)
-	b.trace.Events = append(b.trace.Events, Event{Bytes: t.bytes, Block: t.block, Stream: stream, Free: true})
+	delete(b.live, r.address)
+	e.Bytes, e.Block, e.Free = t.bytes, t.block, true
+	b.trace.Events = append(b.trace.Events, e)
 	return nil
 }
 
 // before notes a block from before the first event, and is the number that it has for now.
-func (b *builder) before(address, bytes uint64, key streamKey) (block uint32, ok bool) {
+func (b *builder) before(r *record) (block uint32, ok bool) {
 	if b.trace.Blocks+uint64(len(b.earlier)) == mostBlocks {
 		return 0, false
 	}
-	b.see(address)
-	b.earlier = append(b.earlier, earlier{address, bytes, key})
+	b.see(r.address)
+	b.earlier = append(b.earlier, earlier{r.address, r.bytes, streamKey{r.stream, r.thread}, b.thread(r.thread)})
 	return ^uint32(len(b.earlier) - 1), true
 }
 
 // finish is the trace, whose first events take the blocks from before, in the order of their addresses.
 func (b *builder) finish() (*Trace, error) {
 	t, count := &b.trace, len(b.earlier)
+	t.Timed = !b.untimed && len(t.Events) > 0
+	if !t.Timed {
+		for at := range t.Events {
+			t.Events[at].Time = 0
+		}
+	}
 	if count == 0 {
 		return t, nil
+	}
+	var begin int64
+	if len(t.Events) > 0 {
+		begin = t.Events[0].Time
 	}
 	order := make([]int, count)
 	for at := range order {
@@ -194,6 +290,7 @@ func (b *builder) finish() (*Trace, error) {
 	slices.SortFunc(order, func(x, y int) int { return cmp.Compare(b.earlier[x].address, b.earlier[y].address) })
 	events := make([]Event, 0, count+len(t.Events))
 	blocks := make([]uint32, count)
+	var addresses []uint64
 	for block, at := range order {
 		e := b.earlier[at]
 		stream, err := b.stream(0, e.key)
@@ -201,7 +298,8 @@ func (b *builder) finish() (*Trace, error) {
 			return nil, err
 		}
 		blocks[at] = uint32(block)
-		events = append(events, Event{Bytes: e.bytes, Block: uint32(block), Stream: stream})
+		events = append(events, Event{Bytes: e.bytes, Time: begin, Block: uint32(block), Thread: e.thread, Stream: stream})
+		addresses = append(addresses, e.address)
 	}
 	for _, e := range t.Events {
 		if uint64(e.Block) < t.Blocks {
@@ -210,6 +308,12 @@ func (b *builder) finish() (*Trace, error) {
 			e.Block = blocks[^e.Block]
 		}
 		events = append(events, e)
+	}
+	if places := t.Places; places != nil {
+		places.Addresses = append(addresses, places.Addresses...)
+		for at := range places.Refusals {
+			places.Refusals[at].At += count
+		}
 	}
 	t.Events, t.Blocks, t.Before = events, t.Blocks+uint64(count), uint64(count)
 	return t, nil

@@ -62,6 +62,8 @@ func TestFilesOfAnotherWriter(t *testing.T) {
 			assert.Equal(t, want.Reserved, got.Reserved)
 			assert.Equal(t, uint64(1), got.Refused)
 			assert.NotZero(t, got.Other)
+			assert.True(t, got.Timed)
+			assert.Positive(t, got.Events[len(got.Events)-1].Time-got.Events[0].Time)
 		})
 	}
 }
@@ -145,15 +147,72 @@ func TestWaysToWriteALine(t *testing.T) {
 		"2,,allocate,(nil),0,(nil)\n1,,allocate failure,0x0,77,0x0\n" +
 		"1,,deallocate,0x7F00,18446744073709551615,(nil)\n1,,allocate,0x7f00,3,2\n")
 	require.NoError(t, err)
-	assert.Equal(t, &Trace{Format: "RMM", Blocks: 3, Streams: 3, Refused: 1, Other: 1, Events: []Event{
+	assert.Equal(t, &Trace{Format: "RMM", Blocks: 3, Streams: 3, Threads: 2, Refused: 1, Other: 1, Events: []Event{
 		{Bytes: 1<<64 - 1, Block: 0, Stream: 0}, // stream 2 is another one in each thread
-		{Bytes: 1, Block: 1, Stream: 1},
+		{Bytes: 1, Block: 1, Thread: 1, Stream: 1},
 		{Bytes: 1<<64 - 1, Block: 0, Stream: 2, Free: true},
 		{Bytes: 3, Block: 2, Stream: 0},
 	}}, got)
 	got, err = read(csvHeader + "\n")
 	require.NoError(t, err)
 	assert.Equal(t, &Trace{Format: "RMM"}, got)
+}
+
+func TestTimesOfLines(t *testing.T) {
+	const day = 24 * 3600e6
+	const text = csvHeader + "\n7,23:59:59.999999,allocate,0x10,1,0\n8,00:00:00:000001,allocate,0x20,1,0\n" +
+		"7,23:59:59.5,free,0x10,1,0\n7,12:00:00,allocate,0x10,1,0\n7,23:59:59,free,0x10,1,0\n7,00:00:00,free,0x20,1,0\n"
+	got, err := read(text)
+	require.NoError(t, err)
+	require.True(t, got.Timed)
+	var times []int64
+	for _, e := range got.Events {
+		times = append(times, e.Time)
+	}
+	require.Equal(t, []int64{day - 1, day + 1, day - 500_000, day * 3 / 2, 2*day - 1_000_000, 2 * day}, times)
+	require.Equal(t, 2, got.Threads)
+	require.EqualValues(t, 1, got.Events[1].Thread)
+	for _, wrong := range []string{"", "t", "24:00:00", "1:2", "1:2:3:4:5", "00:00:61", "00:00:00.1234567", "-1:00:00"} {
+		untimed := text + "7," + wrong + ",allocate,0x30,1,0\n"
+		got, err := read(untimed)
+		require.NoError(t, err)
+		require.False(t, got.Timed)
+		require.Zero(t, got.Events[0].Time)
+		_, err = Read(strings.NewReader(untimed), Options{Device: -1, Timed: true})
+		requireError(t, status.Format, fmt.Sprintf("line 8 of the trace: time %q is not like", wrong), err)
+	}
+}
+
+// Columns may stand in another order, and others beside them.
+func TestColumnsInAnotherOrder(t *testing.T) {
+	got, err := read("Size,Device,Stream,Pointer,Action,Time,Thread\n100,0,0x7,0x10,allocate,00:00:01,3\n")
+	require.NoError(t, err)
+	require.Equal(t, &Trace{Format: "RMM", Blocks: 1, Streams: 1, Threads: 1, Timed: true,
+		Events: []Event{{Bytes: 100, Time: 1_000_000}}}, got)
+	_, err = read("Size,Device,Stream,Pointer,Action,Time,Thread\n100,0,0x7,0x10,allocate,00:00:01\n")
+	requireError(t, status.Format, "line 2 of the trace: line does not have 7 columns", err)
+	_, err = read("Size,Device,Stream,Pointer,Action,Time,Thread\nx,0,0x7,0x10,allocate,00:00:01,3\n")
+	requireError(t, status.Format, `line 2 of the trace: column 1 is "x"`, err)
+}
+
+func TestPlacesAreThereForWhoAsks(t *testing.T) {
+	const text = csvHeader + "\n5,00:00:01,free,0x9000,50,0x9\n6,00:00:02,allocate,0x10,1,0x7\n" +
+		"6,00:00:03,allocate failure,0x0,77,0x7\n"
+	read := func(text string) (*Trace, error) {
+		return Read(strings.NewReader(text), Options{Device: -1, Lost: true, Places: true})
+	}
+	got, err := read(text)
+	require.NoError(t, err)
+	require.Equal(t, &Places{Addresses: []uint64{0x9000, 0x10}, Streams: []uint64{9, 7}, Threads: []uint64{5, 6},
+		Refusals: []Refusal{{Event{Bytes: 77, Time: 3e6, Thread: 1, Stream: 1}, 3}}}, got.Places)
+	require.EqualValues(t, 1, got.Before)
+	require.EqualValues(t, 1, got.Refused)
+	for _, wrong := range []string{"4294967296,00:00:01,allocate,0x10,1,0\n", "1,00:00:01,allocate,0x7fffffffffffffff,1,0\n",
+		"1,00:00:01,allocate,0xffffffffffffffff,1,0\n"} {
+		_, err = read(csvHeader + "\n" + wrong)
+		requireError(t, status.Format, "line 2 of the trace: ", err)
+		require.ErrorContains(t, err, "cannot be")
+	}
 }
 
 // A log that was full has lost its beginning: with Lost, what it frees first was allocated before.
@@ -166,7 +225,7 @@ func TestALostBeginning(t *testing.T) {
 	}
 	got, err := lossy(text)
 	require.NoError(t, err)
-	assert.Equal(t, &Trace{Format: "RMM", Blocks: 4, Streams: 3, Before: 2, Events: []Event{{Bytes: 10, Stream: 2},
+	assert.Equal(t, &Trace{Format: "RMM", Blocks: 4, Streams: 3, Threads: 1, Before: 2, Events: []Event{{Bytes: 10, Stream: 2},
 		{Bytes: 20, Block: 1, Stream: 1}, {Bytes: 5, Block: 2}, {Bytes: 20, Block: 1, Stream: 1, Free: true},
 		{Bytes: 10, Stream: 2, Free: true}, {Bytes: 11, Block: 3, Stream: 2}}}, got)
 	_, err = lossy(text + "1,,free,0x10,11,0x0\n1,,free,0x10,11,0x0\n")

@@ -6,8 +6,8 @@
 #define UNIT 512
 #define SMALLEST_SLAB 4096
 #define LARGEST_SLAB (4 << 20)
-#define MOST_SMALL (1 << 20)
 #define MOST_BYTES (UINT64_C(1) << 60)
+#define MOST_SMALL (1 << 20)
 #define INDEX_MASK ((UINT64_C(1) << 28) - 1)
 #define CHUNK_MASK ((1u << MMSB__BLOCK_CHUNK_BITS) - 1)
 
@@ -65,19 +65,26 @@ static void add_live(mmsb__block_tally_t *tally, uint64_t bytes) {
             ;
 }
 
+/* A block of one tally becomes one of another, or another one of the same. */
+static void move(mmsb__block_tally_t *from, mmsb__block_tally_t *to, uint64_t was, uint64_t bytes) {
+    if (from == to) {
+        if (was != bytes)
+            add_live(to, bytes - was);
+        return;
+    }
+    add_live(from, -was);
+    __atomic_sub_fetch(&from->blocks, 1, __ATOMIC_RELAXED);
+    add_live(to, bytes);
+    __atomic_add_fetch(&to->blocks, 1, __ATOMIC_RELAXED);
+}
+
 /* A block that counts as outstanding becomes one of another size or tag. */
 static void __attribute__((noinline)) recount(mmsb__block_tally_t *tallies, const mmsb__block_t *block, uint64_t bytes,
                                               uint32_t tag) {
-    if (bytes != block->bytes)
-        add_live(&tallies[0], bytes - block->bytes);
-    if (tag == block->tag) {
-        add_live(&tallies[1 + tag], bytes - block->bytes);
-        return;
-    }
-    add_live(&tallies[1 + block->tag], -block->bytes);
-    __atomic_sub_fetch(&tallies[1 + block->tag].blocks, 1, __ATOMIC_RELAXED);
-    add_live(&tallies[1 + tag], bytes);
-    __atomic_add_fetch(&tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);
+    mmsb__block_tally_t *sizes = &tallies[1 + MMSB__BLOCK_TAGS];
+    move(&tallies[0], &tallies[0], block->bytes, bytes);
+    move(&sizes[block->bytes > MOST_SMALL], &sizes[bytes > MOST_SMALL], block->bytes, bytes);
+    move(&tallies[1 + block->tag], &tallies[1 + tag], block->bytes, bytes);
 }
 
 /* Threads on other streams count the same tag: each stream adds up what it has, until another tag needs the place. */
@@ -130,8 +137,11 @@ static mmsb__block_t *__attribute__((noinline)) cut(mmsb__block_stream_t *stream
     span->left.units -= units;
     span->cuts[span->count] = (uint32_t)units;
     raise(&span->count, 1);
-    __atomic_add_fetch(&stream->pool->tallies[0].blocks, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&stream->pool->tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);
+    /* It counts as a small block of no bytes. */
+    mmsb__block_tally_t *tallies = stream->pool->tallies;
+    __atomic_add_fetch(&tallies[0].blocks, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&tallies[1 + MMSB__BLOCK_TAGS].blocks, 1, __ATOMIC_RELAXED);
     return block;
 }
 
@@ -167,6 +177,10 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     raise(&stream->allocated, bytes);
     raise(&stream->allocations, 1);
     count(stream, tag, bytes);
+    mmsb__block_sum_t *hits = &stream->hits[bytes > MOST_SMALL];
+    raise(&hits->blocks, 1);
+    raise(&hits->bytes, bytes);
+    raise(&hits->units, block->units);
     uint64_t generation = (block->state >> 32) + 1;
     block->bytes = bytes;
     block->tag = tag;

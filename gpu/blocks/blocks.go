@@ -124,6 +124,7 @@ type Stream struct {
 	Allocated, Freed, Released atomic.Uint64 // bytes
 
 	cached, cachedUnits uint64
+	Hits                [2]Sum // the allocations, of small and of large requests
 	counts              [countedTags]tagCount
 	slotCount           uint64
 	slots               [C.MMSB__BLOCK_SLOTS]uint32
@@ -140,6 +141,9 @@ type span struct {
 	cuts  [C.MMSB__BLOCK_CUTS]uint32
 }
 
+// Sum are allocations, the bytes that they asked for, and the units of their blocks.
+type Sum struct{ Blocks, Bytes, Units atomic.Uint64 }
+
 type tagCount struct {
 	ever, total, tag uint64
 }
@@ -153,6 +157,7 @@ func layouts() [][2]any {
 		{Tally{}, C.mmsb__block_tally_t{}},
 		{Pool{}, C.mmsb__block_pool_t{}},
 		{Stream{}, C.mmsb__block_stream_t{}},
+		{Sum{}, C.mmsb__block_sum_t{}},
 		{tagCount{}, C.mmsb__block_count_t{}},
 		{Left{}, C.mmsb__block_left_t{}},
 		{span{}, C.mmsb__block_span_t{}},
@@ -176,10 +181,11 @@ func again[T any](list *[]*T) (one *T) {
 	return one
 }
 
-// Tallies are those of all blocks, and of each tag.
+// Tallies are those of all blocks, of each tag, and of small and of large requests.
 type Tallies struct {
-	All Tally
-	Tag [mostTags]Tally
+	All  Tally
+	Tag  [mostTags]Tally
+	Size [2]Tally
 }
 
 // NewTallies are counters at 0.
@@ -258,6 +264,7 @@ func NewStream(pool *Pool) (*Stream, error) {
 	for _, total := range []*atomic.Uint64{&s.Allocations, &s.Frees, &s.Allocated, &s.Freed, &s.Released, &s.Queued} {
 		total.Store(0)
 	}
+	s.Hits = [2]Sum{}
 	return s, nil
 }
 
@@ -415,6 +422,10 @@ func (s *Stream) End() {
 	s.open = 0
 	s.pool.tallies.All.Ever.Add(s.Allocations.Load())
 	s.pool.tallies.All.Total.Add(s.Allocated.Load())
+	for i := range s.Hits {
+		s.pool.tallies.Size[i].Ever.Add(s.Hits[i].Blocks.Load())
+		s.pool.tallies.Size[i].Total.Add(s.Hits[i].Bytes.Load())
+	}
 	for i := range s.counts {
 		c := &s.counts[i]
 		tally := &s.pool.tallies.Tag[c.tag]

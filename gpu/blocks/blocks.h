@@ -62,7 +62,7 @@ typedef struct mmsb__block_pool {
     uint32_t exact; /* a block serves requests of its own bytes and tag only: a budget has charged them */
     uint32_t divisions[17];
     uint32_t slabs;                            /* requests up to 4 MiB are rounded up to 4 KiB, 16 KiB, 64 KiB, ... */
-    mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag */
+    mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag, then of small and of large requests */
     uint64_t kept_from[MMSB__BLOCK_TAGS / 64]; /* a bit for each tag: its blocks do not come from magazines */
 } mmsb__block_pool_t;
 
@@ -101,6 +101,11 @@ typedef struct mmsb__block_span {
 #define MMSB__BLOCK_SLOTS 256 /* of records for blocks that are cut */
 #define MMSB__BLOCK_SPANS 2  /* for requests up to 1 MiB, and for others */
 
+/* Allocations, the bytes that they asked for, and the units of their blocks. */
+typedef struct mmsb__block_sum {
+    uint64_t blocks, bytes, units;
+} mmsb__block_sum_t;
+
 /* A stream. The lock is for everything but queued, and is held for some nanoseconds. The totals only grow. */
 typedef struct mmsb__block_stream {
     uint32_t lock;
@@ -111,6 +116,7 @@ typedef struct mmsb__block_stream {
     uint64_t allocations, frees;         /* that did not enter Go */
     uint64_t allocated, freed, released; /* bytes of these */
     uint64_t cached, cached_units;       /* what the magazines have */
+    mmsb__block_sum_t hits[2];           /* the allocations, of small and of large requests: core/pool's spaces */
     mmsb__block_count_t counts[MMSB__BLOCK_COUNTS];
     uint64_t slot_count;
     uint32_t slots[MMSB__BLOCK_SLOTS];

@@ -54,50 +54,12 @@ const (
 
 var poolNames = [pools]string{"all", "small_pool", "large_pool"}
 
-// now is what a picture has in a pool of PyTorch.
+// now is what a picture has in a pool of PyTorch: bytes by where blocks lie, what was asked for by its size.
 type now struct {
-	blocks, bytes, asked uint64 // of live blocks; asked also of those that wait for a use's end
-	split, splitBytes    uint64 // free pieces of segments that are partly held
+	blocks, bytes, asked uint64 // of live blocks; asked also of those that wait for a use's end, or that their stream keeps
 }
 
 const segmentBytes = 2 << 20
-
-// count counts a segment, of which parts may go back or, where it goes back whole, none.
-func (n *now) count(s *picture.Segment, goesWhole bool) {
-	var at, free uint64 // free: where the free piece begins
-	piece := func() {   // it ends
-		whole := at/segmentBytes*segmentBytes - min(at/segmentBytes*segmentBytes, (free+segmentBytes-1)/segmentBytes*segmentBytes)
-		if goesWhole && at-free < s.Bytes {
-			whole = 0
-		}
-		if rest := at - free - whole; rest > 0 {
-			n.split++
-			n.splitBytes += rest
-		}
-	}
-	for i := range s.Blocks {
-		b := &s.Blocks[i]
-		if b.State >= picture.Live {
-			piece()
-			free = at + b.Bytes
-		}
-		at += b.Bytes
-		n.asked += b.Asked
-		if b.State == picture.Live {
-			n.blocks++
-			n.bytes += b.Bytes
-		}
-	}
-	piece()
-}
-
-func (n *now) add(other *now) {
-	n.blocks += other.blocks
-	n.bytes += other.bytes
-	n.asked += other.asked
-	n.split += other.split
-	n.splitBytes += other.splitBytes
-}
 
 // list is statistics as they are put together.
 type list []picture.Entry
@@ -106,26 +68,51 @@ func (l *list) put(name string, value uint64) {
 	*l = append(*l, picture.Entry{Name: name, Value: value})
 }
 
-func (l *list) tally(family string, of int, t pool.Tally) {
+// level is a tally of what does not come and go by itself.
+func (l *list) level(family string, of int, t pool.Tally) {
 	name := family + "." + poolNames[of] + "."
 	l.put(name+"current", t.Current)
 	l.put(name+"peak", t.Peak)
+}
+
+func (l *list) tally(family string, of int, t pool.Tally) {
+	l.level(family, of, t)
+	name := family + "." + poolNames[of] + "."
 	l.put(name+"allocated", t.Added)
 	l.put(name+"freed", t.Removed)
 }
 
-// statisticsOf are those of now; what lies where is what the picture shows.
+// sum is what is there now; what ever came is counted elsewhere, and what has gone is the difference.
+func sum(current, peak, added uint64) pool.Tally {
+	added = max(added, current)
+	return pool.Tally{Current: current, Peak: max(peak, current), Added: added, Removed: added - current}
+}
+
+// statisticsOf are those of now; what lies where is what the picture shows. What ever came is read behind it: it is no less.
 func (r *Runtime) statisticsOf(p *picture.Picture) []picture.Entry {
 	var is [pools]now
 	for i := range p.Segments {
-		of := &is[large]
+		lies := large
 		if p.Segments[i].Small {
-			of = &is[small]
+			lies = small
 		}
-		of.count(&p.Segments[i], r.Runtime.Pool() != nil && r.Runtime.Pool().Whole())
+		for j := range p.Segments[i].Blocks {
+			b := &p.Segments[i].Blocks[j]
+			asked := large
+			if b.Asked <= pool.MostSmall {
+				asked = small
+			}
+			for _, of := range []int{asked, all} {
+				is[of].asked += b.Asked
+			}
+			if b.State == picture.Live {
+				for _, of := range []int{lies, all} {
+					is[of].blocks++
+					is[of].bytes += b.Bytes
+				}
+			}
+		}
 	}
-	is[all] = is[small]
-	is[all].add(&is[large])
 	var l list
 	if of := r.Runtime.Pool(); of != nil {
 		r.poolStatistics(&l, of, &is)
@@ -135,27 +122,34 @@ func (r *Runtime) statisticsOf(p *picture.Picture) []picture.Entry {
 	return l
 }
 
+// poolStatistics: to the books, a block that a stream gives out again itself was neither given back nor given. So these are counted
+// in both.
 func (r *Runtime) poolStatistics(l *list, of *runtime.Pool, is *[pools]now) {
 	spaces, both := of.Flows()
 	flows := [pools]pool.Flow{all: both, small: spaces[pool.Small], large: spaces[pool.Large]}
+	asked := [pools]runtime.Tally{all: r.statistics.All(), small: r.statistics.OfSize(pool.Small),
+		large: r.statistics.OfSize(pool.Large)}
+	var hits, hitBytes [pools]uint64
+	hits[small], hitBytes[small] = r.Hits(pool.Small)
+	hits[large], hitBytes[large] = r.Hits(pool.Large)
+	hits[all], hitBytes[all] = hits[small]+hits[large], hitBytes[small]+hitBytes[large]
 	usage := r.Usage()
 	for i := range flows {
 		f, n := &flows[i], &is[i]
-		live := pool.Tally{Current: n.blocks, Peak: f.Blocks.Peak, Added: f.Blocks.Added, Removed: f.Blocks.Added - n.blocks}
+		live := sum(n.blocks, f.Blocks.Peak, f.Blocks.Added+hits[i])
 		if i == all {
 			live.Current, live.Added, live.Removed = usage.Blocks, usage.Allocations, usage.Frees
 		}
 		l.tally("allocation", i, live)
-		l.tally("allocated_bytes", i, pool.Tally{Current: n.bytes, Peak: f.Held.Peak, Added: f.Held.Added,
-			Removed: f.Held.Added - n.bytes})
-		l.tally("active", i, f.Blocks)
-		l.tally("active_bytes", i, f.Held)
+		l.tally("allocated_bytes", i, sum(n.bytes, f.Held.Peak, f.Held.Added+hitBytes[i]))
+		l.tally("requested_bytes", i, sum(n.asked, asked[i].Peak, asked[i].Total))
+		l.tally("active", i, sum(f.Blocks.Current, f.Blocks.Peak, f.Blocks.Added+hits[i]))
+		l.tally("active_bytes", i, sum(f.Held.Current, f.Held.Peak, f.Held.Added+hitBytes[i]))
 		l.tally("segment", i, pool.Tally{Current: f.Reserved.Current / segmentBytes, Peak: f.Reserved.Peak / segmentBytes,
 			Added: f.Reserved.Added / segmentBytes, Removed: f.Reserved.Removed / segmentBytes})
 		l.tally("reserved_bytes", i, f.Reserved)
-		l.put("requested_bytes."+poolNames[i]+".current", n.asked)
-		l.put("inactive_split."+poolNames[i]+".current", n.split)
-		l.put("inactive_split_bytes."+poolNames[i]+".current", n.splitBytes)
+		l.level("inactive_split", i, f.Splits)
+		l.level("inactive_split_bytes", i, f.SplitBytes)
 	}
 	made, ended := of.Made()
 	r.scalars(l, of.Statistics().Statistics, made, ended)
@@ -167,13 +161,12 @@ func (r *Runtime) orderedStatistics(l *list, n *now) {
 	l.put("allocation.all.current", usage.Blocks)
 	l.put("allocation.all.allocated", usage.Allocations)
 	l.put("allocation.all.freed", usage.Frees)
-	l.put("allocated_bytes.all.current", n.bytes)
-	l.put("requested_bytes.all.current", n.asked)
+	l.tally("allocated_bytes", all, sum(n.bytes, counted.Peak, counted.Total))
+	l.tally("requested_bytes", all, sum(n.asked, counted.Peak, counted.Total))
 	l.put("active.all.current", counted.Blocks)
 	l.put("active.all.allocated", counted.Ever)
 	l.put("active.all.freed", counted.Ever-counted.Blocks)
-	l.tally("active_bytes", all, pool.Tally{Current: counted.Live, Peak: counted.Peak, Added: counted.Total,
-		Removed: counted.Total - counted.Live})
+	l.tally("active_bytes", all, sum(counted.Live, counted.Peak, counted.Total))
 	r.scalars(l, pool.Statistics{}, usage.Allocations, usage.Frees)
 }
 

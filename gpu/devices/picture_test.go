@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/picture"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/runtime"
 )
 
@@ -42,7 +47,7 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 		s, err := runtime.FindStream(h)
 		require.NoError(t, err)
 		random := rand.New(rand.NewPCG(7, 7))
-		type tally struct{ number, bytes, asked, peak, peakBytes, all, allBytes uint64 }
+		type tally struct{ number, bytes, asked, peak, peakBytes, peakAsked, all, allBytes, allAsked, waits uint64 }
 		model := map[string]*tally{"all": {}, "small_pool": {}, "large_pool": {}}
 		live := map[uint64]uint64{}
 		for range 600 {
@@ -56,7 +61,8 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 					rounded := (size + 511) / 512 * 512
 					m.number, m.bytes, m.asked = m.number+1, m.bytes+rounded, m.asked+size
 					m.peak, m.peakBytes = max(m.peak, m.number), max(m.peakBytes, m.bytes)
-					m.all, m.allBytes = m.all+1, m.allBytes+rounded
+					m.all, m.allBytes, m.allAsked = m.all+1, m.allBytes+rounded, m.allAsked+size
+					m.peakAsked = max(m.peakAsked, m.asked)
 				}
 			} else {
 				for block, size := range live {
@@ -66,6 +72,7 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 					for _, name := range []string{"all", poolOf(size)} {
 						m := model[name]
 						m.number, m.bytes, m.asked = m.number-1, m.bytes-(size+511)/512*512, m.asked-size
+						m.waits += size
 					}
 					break
 				}
@@ -83,6 +90,8 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 		if !pooled {
 			require.NotContains(t, v, "reserved_bytes.all.current")
 			require.Equal(t, all.asked, v["allocated_bytes.all.current"])
+			require.Equal(t, all.allAsked, v["requested_bytes.all.allocated"])
+			require.GreaterOrEqual(t, v["requested_bytes.all.peak"], all.peakAsked)
 			require.Equal(t, all.all, v["num_device_alloc"])
 			continue
 		}
@@ -100,6 +109,10 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 				require.Equal(t, m.allBytes-m.bytes, v[family+"."+name+".freed"], name)
 			}
 			require.Equal(t, m.asked, v["requested_bytes."+name+".current"])
+			require.Equal(t, m.allAsked, v["requested_bytes."+name+".allocated"])
+			require.Equal(t, m.allAsked-m.asked, v["requested_bytes."+name+".freed"])
+			require.GreaterOrEqual(t, v["requested_bytes."+name+".peak"], m.peakAsked, "what waits for the device counts, too")
+			require.LessOrEqual(t, v["requested_bytes."+name+".peak"], v["active_bytes."+name+".peak"]+m.waits)
 		}
 		of := r.Runtime.Pool().Statistics()
 		require.Equal(t, of.Reserved, v["reserved_bytes.all.current"])
@@ -116,6 +129,158 @@ func TestStatisticsUnderPyTorchsNames(t *testing.T) {
 		require.Equal(t, before, v["inactive_split_bytes.all.current"])
 		require.Equal(t, before, v["reserved_bytes.all.current"]-v["active_bytes.all.current"])
 	}
+}
+
+// balanced sees that each family's numbers agree.
+func balanced(t *testing.T, v map[string]uint64) {
+	for name, current := range v {
+		family, is := strings.CutSuffix(name, ".current")
+		if !is {
+			continue
+		}
+		if allocated, has := v[family+".allocated"]; has {
+			require.Equal(t, current, allocated-v[family+".freed"], family)
+		}
+		if peak, has := v[family+".peak"]; has {
+			require.GreaterOrEqual(t, peak, current, family)
+		}
+		if rest, of := strings.CutSuffix(family, ".all"); of && strings.HasPrefix(rest, "requested") {
+			require.Equal(t, current, v[rest+".small_pool.current"]+v[rest+".large_pool.current"])
+		}
+	}
+}
+
+// Allocations and frees that do not enter Go count in all families.
+func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
+	const mib = 1 << 20
+	set := NewSet(Options{Simulate: Always, Devices: 1, Memory: 1 << 30})
+	defer set.Close()
+	r, err := set.New(0, RuntimeOptions{Pool: new(string)})
+	require.NoError(t, err)
+	h, err := r.AcquireStream(0)
+	require.NoError(t, err)
+	s, err := runtime.FindStream(h)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(8, 8))
+	live := map[string]map[uint64]uint64{"small_pool": {}, "large_pool": {}}
+	var hits, largeHits int
+	allocated, bytes, before := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	for step := range 3000 {
+		size := []uint64{1, 200, 3000, mib, 3 * mib}[random.IntN(5)] + random.Uint64N(1000)
+		if random.IntN(20) == 0 {
+			size = mib + uint64(random.IntN(2000)) - 1000 // what is large may serve what is small
+		}
+		of := live[poolOf(size)]
+		if len(of) < 10 || random.IntN(2) == 0 {
+			block, _, hit := blocks.Hit(h, size, 0)
+			if hit {
+				hits++
+				if size > mib {
+					largeHits++
+				}
+			} else {
+				block, _, err = Allocate(s, size, 0, 0, 0)
+				require.NoError(t, err)
+			}
+			of[block] = size
+			allocated[poolOf(size)]++
+			bytes[poolOf(size)] += size
+		} else {
+			for block := range of {
+				if !blocks.Cache(block) {
+					_, err := runtime.Free(block, nil)
+					require.NoError(t, err)
+				}
+				delete(of, block)
+				break
+			}
+		}
+		if step%20 == 19 {
+			empty := step%200 == 199
+			if empty {
+				r.Reap()
+			}
+			v := statistics(t, r)
+			balanced(t, v)
+			for name, of := range live {
+				asked := uint64(0)
+				for _, size := range of {
+					asked += size
+				}
+				require.Equal(t, bytes[name], v["requested_bytes."+name+".allocated"])
+				require.LessOrEqual(t, asked, v["requested_bytes."+name+".current"], "what its stream keeps counts, too")
+				if empty {
+					require.Equal(t, asked, v["requested_bytes."+name+".current"])
+				}
+				require.InDelta(t, allocated[name], v["allocation."+name+".allocated"], 40, "by where it lies, and by its size")
+			}
+			for _, family := range []string{"allocation", "active"} {
+				require.Equal(t, allocated["small_pool"]+allocated["large_pool"], v[family+".all.allocated"])
+			}
+			require.GreaterOrEqual(t, v["allocated_bytes.all.allocated"], v["requested_bytes.all.allocated"])
+			for name, value := range before {
+				if strings.HasSuffix(name, ".allocated") || strings.HasSuffix(name, ".freed") || strings.HasSuffix(name, ".peak") {
+					require.GreaterOrEqual(t, v[name], value, name)
+				}
+			}
+			before = v
+		}
+	}
+	require.Greater(t, hits, 500)
+	require.Greater(t, largeHits, 50)
+
+	small, _, err := Allocate(s, 1000, 0, 0, 0)
+	require.NoError(t, err)
+	require.True(t, blocks.Cache(small))
+	one := statistics(t, r)
+	small, _, hit := blocks.Hit(h, 1024, 0)
+	require.True(t, hit)
+	two := statistics(t, r)
+	for name, more := range map[string]uint64{"requested_bytes.all.allocated": 1024, "allocated_bytes.all.allocated": 1024,
+		"active_bytes.small_pool.allocated": 1024, "active_bytes.small_pool.freed": 1024, "allocation.small_pool.allocated": 1,
+		"allocation.small_pool.freed": 0, "active.all.freed": 1, "active.all.current": 0, "allocation.large_pool.allocated": 0,
+		"requested_bytes.small_pool.current": 24} {
+		require.Equal(t, more, two[name]-one[name], name)
+	}
+	_, err = runtime.Free(small, nil)
+	require.NoError(t, err)
+}
+
+// Whoever reads while threads allocate sees families that agree.
+func TestStatisticsAgreeBesideThreads(t *testing.T) {
+	set := NewSet(Options{Simulate: Always, Devices: 1, Memory: 1 << 30})
+	defer set.Close()
+	r, err := set.New(0, RuntimeOptions{Pool: new(string)})
+	require.NoError(t, err)
+	var threads sync.WaitGroup
+	var stop atomic.Bool
+	for i := range uint64(2) {
+		h, err := r.AcquireStream(0)
+		require.NoError(t, err)
+		s, err := runtime.FindStream(h)
+		require.NoError(t, err)
+		threads.Go(func() {
+			random := rand.New(rand.NewPCG(i, 5))
+			for !stop.Load() {
+				size := 1 + random.Uint64N(2<<20)
+				block, _, hit := blocks.Hit(h, size, 0)
+				if !hit {
+					block, _, err = Allocate(s, size, 0, 0, 0)
+					assert.NoError(t, err)
+				}
+				if !blocks.Cache(block) {
+					_, err := runtime.Free(block, nil)
+					assert.NoError(t, err)
+				}
+			}
+		})
+	}
+	for range 300 {
+		v := statistics(t, r)
+		balanced(t, v)
+	}
+	stop.Store(true)
+	threads.Wait()
 }
 
 func poolOf(size uint64) string {

@@ -52,6 +52,7 @@ type Runtime struct {
 	ledger     *runtime.SharedLedger // nil = none
 	log        *runtime.Log          // nil = none
 	guard      *runtime.Guard        // nil = none
+	failure    *runtime.Failure      // nil = none
 	handle     uint64                // 0 until it is asked for; under registry
 	ended      bool                  // under registry
 }
@@ -87,10 +88,10 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 		adaptors = append(adaptors, r.log)
 	}
 	if options.Refused != nil {
-		adaptors = append(adaptors, runtime.NewFailure(options.RefusedAttempts,
-			func(request runtime.Request, attempt int, err error) bool {
-				return options.Refused(request.Bytes, attempt, err)
-			}))
+		r.failure = runtime.NewFailure(options.RefusedAttempts, func(request runtime.Request, attempt int, err error) bool {
+			return options.Refused(request.Bytes, attempt, err)
+		})
+		adaptors = append(adaptors, r.failure)
 	}
 	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors, Others: othersUse}
 	if options.Pool != nil {
@@ -263,6 +264,7 @@ type State struct {
 	Budget  runtime.BudgetState    // zeros without one
 	Pool    runtime.PoolStatistics // zeros without one
 	Reports uint64                 // of the guard
+	Refused uint64                 // calls of the hook
 }
 
 // State is the runtime now. Errors: StaleHandle.
@@ -277,6 +279,9 @@ func (r *Runtime) State() (s State, err error) {
 		}
 		if r.guard != nil {
 			_, s.Reports = r.guard.Reports()
+		}
+		if r.failure != nil {
+			s.Refused = r.failure.Calls()
 		}
 		return nil
 	})

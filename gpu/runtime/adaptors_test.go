@@ -282,7 +282,8 @@ func TestTheHookMayMakeRoom(t *testing.T) {
 		kept = kept[1:]
 		return freeErr == nil
 	}
-	w := newWorld(t, sim.Options{}, 1, NewBudget(NewLedger(1000)), NewFailure(3, hook))
+	failure := NewFailure(3, hook)
+	w := newWorld(t, sim.Options{}, 1, NewBudget(NewLedger(1000)), failure)
 	for range 4 {
 		handle, _, err := w.allocate(0, 250)
 		require.NoError(t, err)
@@ -291,10 +292,12 @@ func TestTheHookMayMakeRoom(t *testing.T) {
 	handle, _, err := w.allocate(0, 500)
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 2}, attempts)
+	require.EqualValues(t, 2, failure.Calls())
 	attempts = nil
 	_, _, err = w.allocate(0, 1001)
 	requireCode(t, status.Limit, err)
 	require.Equal(t, []int{1, 2, 3}, attempts, "the third time nothing was left to free")
+	require.EqualValues(t, 5, failure.Calls())
 	_, _, err = w.allocate(0, 1001)
 	requireCode(t, status.Limit, err)
 	_, err = freeBlock(handle, nil)

@@ -278,3 +278,83 @@ func TestLedgersEnd(t *testing.T) {
 		d.Close()
 	}
 }
+
+// What guards and tags that sleep keep is charged, to the device or to pinned memory, and given back.
+func TestBudgetsCountWhatIsKept(t *testing.T) {
+	pinnedBefore := MemoryOf(nil).Charged
+	pinnedNow := func() uint64 { return MemoryOf(nil).Charged - pinnedBefore }
+	for _, of := range []Options{{}, pooledOptions()} {
+		guard := NewGuard(GuardOptions{Quarantine: 3 * mib})
+		of.Adaptors = []Adaptor{guard}
+		w := newWorldWith(t, sim.Options{Memory: 64 * mib}, 1, of)
+		var handles []uint64
+		for range slabSlots + 1 {
+			handle, _, err := w.allocate(0, mib/8)
+			require.NoError(t, err)
+			handles = append(handles, handle)
+		}
+		require.EqualValues(t, 2*slabSlots*slotBytes, pinnedNow(), "each block can be freed without more")
+		for _, handle := range handles {
+			free(t, handle)
+		}
+		require.NoError(t, w.device.Synchronize())
+		w.runtime.Reap()
+		require.NoError(t, w.device.Synchronize())
+		w.runtime.Reap()
+		require.Greater(t, guard.held, uint64(2*mib))
+		require.NoError(t, w.runtime.Trim(0))
+		require.GreaterOrEqual(t, MemoryOf(w.device).Charged, guard.held, "what is in quarantine is charged")
+		require.Less(t, MemoryOf(w.device).Charged, guard.held+9*mib)
+		require.EqualValues(t, 2*slabSlots*slotBytes, pinnedNow())
+		require.NoError(t, w.end())
+		require.Zero(t, pinnedNow())
+		require.Zero(t, MemoryOf(w.device).Charged)
+	}
+	defer SetDeviceBudget(nil, 0)
+	w := newWorldWith(t, sim.Options{Memory: 64 * mib}, 1, Options{Adaptors: []Adaptor{NewGuard(GuardOptions{})}})
+	SetDeviceBudget(nil, pinnedBefore+slabSlots*slotBytes)
+	handles := make([]uint64, slabSlots)
+	for i := range handles {
+		var err error
+		handles[i], _, err = w.allocate(0, 100)
+		require.NoError(t, err)
+	}
+	_, _, err := w.allocate(0, 100)
+	requireCode(t, status.Limit, err)
+	for _, handle := range handles {
+		free(t, handle)
+	}
+
+	s := newSleeper(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{}, "weights")
+	weights := tagOf(t, "weights")
+	require.NoError(t, s.make(0, 5*mib, weights, 1))
+	before := MemoryOf(nil).Charged
+	SetDeviceBudget(nil, before+5*mib-1)
+	requireCode(t, status.Limit, s.runtime.Sleep([]Tag{weights}, forever(t, SleepKeep)))
+	s.verify(0)
+	SetDeviceBudget(nil, before+6*mib)
+	require.NoError(t, s.runtime.Sleep([]Tag{weights}, forever(t, SleepKeep)))
+	require.EqualValues(t, 5*mib, MemoryOf(nil).Charged-before)
+	require.NoError(t, s.runtime.Wake([]Tag{weights}))
+	require.Equal(t, before, MemoryOf(nil).Charged)
+	s.verify(0)
+}
+
+// A lost device has no memory that is charged.
+func TestALostDeviceKeepsNothingCharged(t *testing.T) {
+	before := MemoryOf(nil).Charged
+	d, err := sim.New(sim.Options{Memory: 64 * mib})
+	require.NoError(t, err)
+	defer d.Close()
+	w, err := newWorldOf(d, 1, Options{Adaptors: []Adaptor{NewGuard(GuardOptions{})}})
+	require.NoError(t, err)
+	_, _, err = w.allocate(0, 100)
+	require.NoError(t, err)
+	require.Greater(t, MemoryOf(nil).Charged, before)
+	require.NoError(t, d.Inject(sim.Fault{Call: sim.Fill, Effect: sim.Lose}))
+	_, _, err = w.allocate(0, 100)
+	requireCode(t, status.DeviceLost, err)
+	_, _ = w.runtime.Close()
+	require.Equal(t, before, MemoryOf(nil).Charged)
+	require.Zero(t, MemoryOf(w.device).Charged)
+}

@@ -3,14 +3,17 @@
 package runtime
 
 import (
+	"sync/atomic"
+
 	"libmmsb/core/status"
 )
 
 // Failure is an adaptor that asks the program what to do when memory is refused: free something, and try again.
 type Failure struct {
 	over
-	most int
-	hook func(request Request, attempt int, err error) (again bool)
+	most  int
+	calls atomic.Uint64
+	hook  func(request Request, attempt int, err error) (again bool)
 }
 
 // NewFailure makes an adaptor that calls the hook after a refusal (Limit, OutOfMemory), on the goroutine of the call and without
@@ -18,6 +21,9 @@ type Failure struct {
 func NewFailure(most int, hook func(request Request, attempt int, err error) (again bool)) *Failure {
 	return &Failure{most: most, hook: hook}
 }
+
+// Calls is how often the hook was called.
+func (f *Failure) Calls() uint64 { return f.calls.Load() }
 
 // Allocate implements Layer.
 func (f *Failure) Allocate(request Request) (Memory, error) {
@@ -29,7 +35,11 @@ func (f *Failure) Allocate(request Request) (Memory, error) {
 			return memory, err
 		}
 		f.host.Reap()
-		if attempt > f.most || !f.hook(request, attempt, err) {
+		if attempt > f.most {
+			return memory, err
+		}
+		f.calls.Add(1)
+		if !f.hook(request, attempt, err) {
 			return memory, err
 		}
 	}

@@ -29,7 +29,7 @@ type Guard struct {
 	quarantine []*guarded
 	held       uint64                // bytes in quarantine
 	leaving    map[*Stream][]leaving // out of quarantine, their free queued
-	slabs      []driver.Address      // pinned memory that is cut into slots
+	slabs      []pinned              // that are cut into slots
 	slots      []driver.Address
 	reports    []GuardReport
 	found      uint64
@@ -59,7 +59,7 @@ var guardedBlocks atomic.Uint64
 // guarded is a block with canaries.
 type guarded struct {
 	user, real Memory
-	stream     *Stream        // on which it was freed
+	stream     *Stream        // on which it was freed; nil: not yet
 	slot       driver.Address // where its canaries are copied to
 }
 
@@ -107,12 +107,17 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 		return Memory{}, status.Errorf(status.OutOfMemory, "%d bytes and two canaries of %d bytes are more than can be addressed",
 			user, canaryBytes)
 	}
-	request.Bytes += 2 * canaryBytes
-	real, err := g.below.Allocate(request)
+	slot, err := g.takeSlot() // now, so that the free needs none
 	if err != nil {
 		return Memory{}, err
 	}
-	block := &guarded{real: real, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag,
+	request.Bytes += 2 * canaryBytes
+	real, err := g.below.Allocate(request)
+	if err != nil {
+		g.giveSlot(slot)
+		return Memory{}, err
+	}
+	block := &guarded{real: real, slot: slot, user: Memory{Address: real.Address + canaryBytes, Bytes: user, Tag: real.Tag,
 		Own: Own{guardedBlocks.Add(1), 0}}}
 	native, device := request.Stream.native, g.device()
 	err = device.Fill(native, real.Address, canaryValue, canaryBytes)
@@ -124,6 +129,7 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 	}
 	if err != nil {
 		g.undo(real, request.Stream)
+		g.giveSlot(slot)
 		return Memory{}, err
 	}
 	g.mutex.Lock()
@@ -132,9 +138,13 @@ func (g *Guard) Allocate(request Request) (Memory, error) {
 	return block.user, nil
 }
 
-// undo gives back memory that was never used.
+// undo gives back memory that was never used. A device that is lost has come past everything.
 func (g *Guard) undo(real Memory, stream *Stream) {
-	if g.below.Free(real, stream) == nil && g.device().SynchronizeStream(stream.native) == nil {
+	err := g.below.Free(real, stream)
+	if err == nil {
+		err = g.device().SynchronizeStream(stream.native)
+	}
+	if err == nil || status.CodeOf(err) == status.DeviceLost {
 		g.below.Released(real)
 	}
 }
@@ -147,12 +157,8 @@ func (g *Guard) Free(memory Memory, stream *Stream) error {
 	if block == nil {
 		return g.below.Free(memory, stream)
 	}
-	slot, err := g.takeSlot()
-	if err != nil {
-		return err
-	}
-	device, at := g.device(), block.user.Address
-	err = device.Copy(stream.native, driver.Copy{To: slot, From: block.real.Address, Bytes: canaryBytes},
+	device, at, slot := g.device(), block.user.Address, block.slot
+	err := device.Copy(stream.native, driver.Copy{To: slot, From: block.real.Address, Bytes: canaryBytes},
 		driver.Copy{To: slot + canaryBytes, From: at + driver.Address(block.user.Bytes), Bytes: canaryBytes})
 	if err == nil {
 		err = device.Fill(stream.native, block.real.Address, poisonValue, block.real.Bytes)
@@ -160,30 +166,40 @@ func (g *Guard) Free(memory Memory, stream *Stream) error {
 	if err == nil && g.options.Quarantine == 0 {
 		err = g.below.Free(block.real, stream)
 	}
-	if err != nil {
-		g.slots = append(g.slots, slot)
-		return err
+	if err == nil {
+		block.stream = stream
 	}
-	block.stream, block.slot = stream, slot
-	return nil
+	return err
 }
 
-// takeSlot is pinned memory for the canaries of one block.
+// takeSlot is pinned memory for the canaries of one block. No lock is held while more is taken. Errors: those of takePinned.
 func (g *Guard) takeSlot() (driver.Address, error) {
-	if len(g.slots) == 0 {
-		slab, err := g.device().Allocate(driver.Pinned, slabSlots*slotBytes)
+	for {
+		g.mutex.Lock()
+		if last := len(g.slots) - 1; last >= 0 {
+			defer g.mutex.Unlock()
+			slot := g.slots[last]
+			g.slots = g.slots[:last]
+			return slot, nil
+		}
+		g.mutex.Unlock()
+		slab, err := takePinned(g.device(), slabSlots*slotBytes)
 		if err != nil {
 			return 0, err
 		}
+		g.mutex.Lock()
 		g.slabs = append(g.slabs, slab)
 		for i := range driver.Address(slabSlots) {
-			g.slots = append(g.slots, slab+i*slotBytes)
+			g.slots = append(g.slots, slab.address+i*slotBytes)
 		}
+		g.mutex.Unlock()
 	}
-	last := len(g.slots) - 1
-	slot := g.slots[last]
-	g.slots = g.slots[:last]
-	return slot, nil
+}
+
+func (g *Guard) giveSlot(slot driver.Address) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.slots = append(g.slots, slot)
 }
 
 // Released implements Layer: the canaries have come by now.
@@ -196,7 +212,8 @@ func (g *Guard) Released(memory Memory) {
 		return
 	}
 	delete(g.blocks, memory.Own)
-	if block.slot == 0 { // the device was lost before the free
+	if block.stream == nil { // the device was lost before the free
+		g.slots = append(g.slots, block.slot)
 		g.mutex.Unlock()
 		g.below.Released(block.real)
 		return
@@ -306,7 +323,7 @@ func (g *Guard) Close() error {
 		delete(g.leaving, stream)
 	}
 	for _, slab := range g.slabs {
-		err = cmp.Or(err, g.device().Free(driver.Pinned, slab))
+		err = cmp.Or(err, slab.give(g.device(), g.host.Lost()))
 	}
 	g.slabs, g.slots = nil, nil
 	g.mutex.Unlock()

@@ -17,7 +17,7 @@ import (
 // keptTag is the bytes of a partition that sleeps, in pinned memory or in a file.
 type keptTag struct {
 	pieces []piece
-	pinned driver.Address
+	pinned pinned
 	file   file.File
 }
 
@@ -101,7 +101,7 @@ func (p *Pool) keep(partition int, options SleepOptions) (*keptTag, error) {
 	if options.Mode == SleepFile {
 		err = k.create(options.Folder, length)
 	} else {
-		k.pinned, err = p.device.Allocate(driver.Pinned, length)
+		k.pinned, err = takePinned(p.device, length)
 	}
 	if err == nil {
 		err = p.move(k, k.pieces, true)
@@ -153,7 +153,7 @@ func (p *Pool) forget(k *keptTag) {
 	case k == nil:
 	case k.file != nil:
 		_ = k.file.Close()
-	case k.pinned != 0:
+	case k.pinned.address != 0:
 		p.mover.mutex.Lock()
 		p.mover.free(p.device, k.pinned)
 		p.mover.mutex.Unlock()
@@ -164,13 +164,13 @@ func (p *Pool) forget(k *keptTag) {
 type mover struct {
 	mutex sync.Mutex
 	lanes []copyLane
-	left  []driver.Address // pinned memory that did not end
+	left  []pinned // that did not end
 }
 
 // copyLane is one of the streams, with pinned memory on the way to a file.
 type copyLane struct {
 	stream driver.Stream
-	buffer driver.Address
+	buffer pinned
 }
 
 // ready makes the lanes, so many of them with buffers; fewer, where there is no memory for more.
@@ -183,7 +183,7 @@ func (m *mover) ready(device driver.Device, buffers int) ([]copyLane, error) {
 		m.lanes = append(m.lanes, copyLane{stream: stream})
 	}
 	for i := range buffers {
-		buffer, err := device.Allocate(driver.Pinned, pieceBytes)
+		buffer, err := takePinned(device, pieceBytes)
 		switch {
 		case err != nil && i > 0:
 			return m.lanes[:i], nil
@@ -196,27 +196,27 @@ func (m *mover) ready(device driver.Device, buffers int) ([]copyLane, error) {
 }
 
 // free ends pinned memory: at the end of the pool, where it does not now. The lock is held.
-func (m *mover) free(device driver.Device, pinned driver.Address) {
-	if device.Free(driver.Pinned, pinned) != nil {
-		m.left = append(m.left, pinned)
+func (m *mover) free(device driver.Device, p pinned) {
+	if p.give(device, false) != nil {
+		m.left = append(m.left, p)
 	}
 }
 
 func (m *mover) dropBuffers(device driver.Device) {
 	for i := range m.lanes {
-		if m.lanes[i].buffer != 0 {
+		if m.lanes[i].buffer.address != 0 {
 			m.free(device, m.lanes[i].buffer)
-			m.lanes[i].buffer = 0
+			m.lanes[i].buffer = pinned{}
 		}
 	}
 }
 
-func (m *mover) end(device driver.Device) (first error) {
+func (m *mover) end(device driver.Device, lost bool) (first error) {
 	for _, l := range m.lanes {
 		first = cmp.Or(first, device.DestroyStream(l.stream))
 	}
-	for _, pinned := range m.left {
-		first = cmp.Or(first, device.Free(driver.Pinned, pinned))
+	for _, p := range m.left {
+		first = cmp.Or(first, p.give(device, lost))
 	}
 	m.lanes, m.left = nil, nil
 	return first
@@ -240,7 +240,7 @@ func (p *Pool) move(k *keptTag, pieces []piece, out bool) error {
 		return err
 	}
 	for i := range pieces {
-		if err = p.copy(lanes[i%len(lanes)], k.pinned+driver.Address(pieces[i].at), &pieces[i], out); err != nil {
+		if err = p.copy(lanes[i%len(lanes)], k.pinned.address+driver.Address(pieces[i].at), &pieces[i], out); err != nil {
 			break
 		}
 	}
@@ -299,7 +299,7 @@ func (p *Pool) moveFile(f file.File, lanes []copyLane, pieces []piece, out bool)
 }
 
 func (p *Pool) copyFile(f file.File, l copyLane, x *piece, out bool) error {
-	buffer, at := pinnedBytes(l.buffer, int(x.padded())), int64(x.at)
+	buffer, at := pinnedBytes(l.buffer.address, int(x.padded())), int64(x.at)
 	if !out {
 		switch read, err := file.ReadFull(f, buffer, at); {
 		case err != nil:
@@ -309,7 +309,7 @@ func (p *Pool) copyFile(f file.File, l copyLane, x *piece, out bool) error {
 				len(buffer), at)
 		}
 	}
-	err := p.copy(l, l.buffer, x, out)
+	err := p.copy(l, l.buffer.address, x, out)
 	err = cmp.Or(err, p.await(l))
 	if err == nil && out {
 		if err = file.WriteBlocks(f, buffer, at); err != nil {

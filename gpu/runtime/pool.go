@@ -37,8 +37,10 @@ type Pool struct {
 
 	mutex   sync.Mutex
 	mapped  map[driver.Address]driver.Physical
-	idle    []driver.Physical // without an address: taken from segments for other segments
-	prepaid int               // segments that are charged, and that the driver has not been asked for yet
+	idle    []driver.Physical                  // without an address: taken from segments for other segments
+	stray   []driver.Address                   // have memory that the driver did not take away, and that the books do not know
+	torn    map[driver.Address]driver.Physical // of partitions that sleep: memory that the driver did not map again
+	prepaid int                                // segments that are charged, and that the driver has not been asked for yet
 
 	made, ended atomic.Uint64 // memory of segments
 }
@@ -61,7 +63,8 @@ func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%i
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical)}
+	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
+		torn: make(map[driver.Address]driver.Physical)}
 	if options.Origin == pool.Automatic && !CanPool(info) {
 		options.Origin = pool.Plain
 	}
@@ -238,7 +241,12 @@ func (p *Pool) Close() (first error) {
 		first = cmp.Or(first, p.device.Unmap(address))
 		p.idle = append(p.idle, physical)
 	}
+	for _, physical := range p.torn {
+		p.idle = append(p.idle, physical)
+	}
 	clear(p.mapped)
+	clear(p.torn)
+	p.stray = nil
 	p.mutex.Unlock()
 	first = cmp.Or(first, (*poolSource)(p).dropIdle(), p.endSleepers(), p.release(p.ranges[:]))
 	if p.host.Lost() { // with the device its memory is gone
@@ -275,7 +283,13 @@ func (p *poolSource) backAll(blocks []pool.Block) error {
 	defer p.refund()
 	for i, segment := range segments {
 		if err := p.backSegment(segment); err != nil {
-			_ = p.bare(segments[:i]) // memory that was just mapped, and that nobody has used
+			p.mutex.Lock()
+			for _, mapped := range segments[:i] { // nobody has used their memory
+				if p.unmap(mapped) != nil {
+					p.stray = append(p.stray, mapped)
+				}
+			}
+			p.mutex.Unlock()
 			return cmp.Or(err, p.dropIdle())
 		}
 	}
@@ -323,6 +337,10 @@ func (p *poolSource) create() (driver.Physical, error) {
 func (p *poolSource) backSegment(address driver.Address) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if at := slices.Index(p.stray, address); at >= 0 { // it has its memory still
+		p.stray = slices.Delete(p.stray, at, at+1)
+		return nil
+	}
 	var physical driver.Physical
 	if last := len(p.idle) - 1; last >= 0 {
 		physical, p.idle = p.idle[last], p.idle[:last]
@@ -342,17 +360,61 @@ func (p *poolSource) backSegment(address driver.Address) error {
 }
 
 // Bare implements pool.Source.
-func (p *poolSource) Bare(space int, r pool.Range) error {
-	return p.bareAll([]pool.Block{{Space: space, Range: r}})
+func (p *poolSource) Bare(space int, r pool.Range) (units uint64, err error) {
+	block := pool.Block{Space: space, Range: r}
+	count, err := p.bare(p.segmentsOf(block))
+	if block.Count = uint64(count) * poolSegment / pool.Unit; count > 0 {
+		p.note(LogUnmap, []pool.Block{block})
+	}
+	return block.Count, err
 }
 
-// bareAll takes memory away from segments of several ranges; from all of them or none.
+// bareAll takes memory away from segments of several ranges; from all of them or none. Where the driver does not map again what
+// it has unmapped, the memory and its bytes are torn from their address until mend.
 func (p *poolSource) bareAll(blocks []pool.Block) error {
-	err := p.bare(p.segmentsOf(blocks...))
+	segments := p.segmentsOf(blocks...)
+	count, err := p.bare(segments)
 	if err == nil {
 		p.note(LogUnmap, blocks)
+		return nil
 	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for i := count - 1; i >= 0; i-- {
+		last := len(p.idle) - 1
+		p.torn[segments[i]], p.idle = p.idle[last], p.idle[:last]
+	}
+	_ = p.mend(segments[:count])
 	return err
+}
+
+// mend maps memory again that was torn from its address. The lock is held.
+func (p *poolSource) mend(segments []driver.Address) (first error) {
+	for _, segment := range segments {
+		physical, is := p.torn[segment]
+		if !is {
+			continue
+		}
+		if err := p.device.Map(segment, physical); err != nil {
+			first = cmp.Or(first, err)
+			continue
+		}
+		p.mapped[segment] = physical
+		delete(p.torn, segment)
+	}
+	return first
+}
+
+// tornOf are the segments of a partition whose memory is torn from them.
+func (p *Pool) tornOf(partition int) (segments []driver.Address) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for segment := range p.torn {
+		if p.partitionAt(segment) == partition {
+			segments = append(segments, segment)
+		}
+	}
+	return segments
 }
 
 func (p *poolSource) note(action LogAction, blocks []pool.Block) {
@@ -380,24 +442,25 @@ func (p *Pool) notedWhole(action LogAction, address driver.Address, bytes uint64
 // Whole says whether segments go back whole.
 func (p *Pool) Whole() bool { return p.whole != nil }
 
-// bare takes segments' memory away, for the next segments; all of them or none.
-func (p *poolSource) bare(segments []driver.Address) error {
+// bare takes segments' memory away, for the next segments, one after the other. count: these have lost it.
+func (p *poolSource) bare(segments []driver.Address) (count int, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for i, segment := range segments {
-		if err := p.device.Unmap(segment); err != nil {
-			for ; i > 0; i-- { // what was unmapped is mapped again, by the memory that was there last
-				last, again := len(p.idle)-1, segments[i-1]
-				if p.device.Map(again, p.idle[last]) != nil {
-					break
-				}
-				p.mapped[again], p.idle = p.idle[last], p.idle[:last]
-			}
-			return err
+		if err := p.unmap(segment); err != nil {
+			return i, err
 		}
-		p.idle = append(p.idle, p.mapped[segment])
-		delete(p.mapped, segment)
 	}
+	return len(segments), nil
+}
+
+// unmap makes a segment's memory idle. The lock is held.
+func (p *poolSource) unmap(segment driver.Address) error {
+	if err := p.device.Unmap(segment); err != nil {
+		return err
+	}
+	p.idle = append(p.idle, p.mapped[segment])
+	delete(p.mapped, segment)
 	return nil
 }
 
@@ -405,6 +468,11 @@ func (p *poolSource) bare(segments []driver.Address) error {
 func (p *poolSource) dropIdle() (first error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	p.stray = slices.DeleteFunc(p.stray, func(segment driver.Address) bool {
+		err := p.unmap(segment)
+		first = cmp.Or(first, err)
+		return err == nil
+	})
 	left := p.idle[:0]
 	for _, physical := range p.idle {
 		if err := p.device.DestroyPhysical(physical); err != nil {

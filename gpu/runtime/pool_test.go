@@ -10,6 +10,7 @@ import (
 
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 )
 
@@ -132,6 +133,105 @@ func TestAPoolWhoseDriverFails(t *testing.T) {
 			d.Close()
 		}
 	}
+}
+
+// agree compares what the books say has memory with what is mapped, and with what the device has given but for what was taken before.
+func (w *world) agree(t testing.TB, before uint64) {
+	p := w.runtime.Pool()
+	require.NoError(t, p.Check())
+	known := map[driver.Address]bool{}
+	p.books.Walk(func(pieces []pool.Piece) {
+		for _, piece := range pieces {
+			first := uint64(p.addressOf(piece.Block)) / poolSegment * poolSegment
+			for at := first; at < uint64(p.addressOf(piece.Block))+piece.Count*pool.Unit; at += poolSegment {
+				known[driver.Address(at)] = true
+			}
+		}
+	})
+	mapped := map[driver.Address]bool{}
+	for segment := range p.mapped {
+		mapped[segment] = true
+	}
+	for segment := range p.torn {
+		require.False(t, mapped[segment])
+		require.Equal(t, status.InvalidState, status.CodeOf(p.books.Usable(p.partitionAt(segment))), "nobody may use it")
+		mapped[segment] = true
+	}
+	for _, segment := range p.stray {
+		require.False(t, known[segment])
+		delete(mapped, segment)
+	}
+	require.Equal(t, known, mapped)
+	free, total, err := w.device.MemoryInfo()
+	require.NoError(t, err)
+	taken := uint64(len(p.mapped)+len(p.torn)+len(p.idle)) * poolSegment
+	require.Equal(t, total-free, before+taken)
+	require.Equal(t, taken, MemoryOf(w.device).Charged)
+}
+
+// Of two calls of the driver that fail, the second one falls into what the first one's failure leads to.
+func TestAPoolWhoseDriverFailsTwice(t *testing.T) {
+	tag, err := TagOf("fails twice")
+	require.NoError(t, err)
+	calls := []sim.Call{sim.Map, sim.Unmap}
+	var torn, stray int
+	for number := range 2 * 2 * 7 * 5 {
+		first, second := calls[number%2], calls[number/2%2]
+		d, err := sim.New(sim.Options{Memory: 24 * mib})
+		require.NoError(t, err)
+		w, err := newWorldOf(d, 1, Options{Pool: &pool.Options{LargeStep: 2 * mib}})
+		require.NoError(t, err)
+		free, total, err := w.device.MemoryInfo()
+		require.NoError(t, err)
+		before := total - free
+		require.NoError(t, w.runtime.Partition(tag))
+		require.NoError(t, d.Inject(sim.Fault{Call: first, After: number / 4 % 7}))
+		for again := range 1 + number%3 { // and at the next tries, too
+			require.NoError(t, d.Inject(sim.Fault{Call: second, After: number/28 + again}))
+		}
+		var live []uint64
+		allocate := func(bytes uint64, tag Tag) {
+			if handle, address, err := w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[0], Tag: tag}); err == nil {
+				require.NoError(t, w.use(0, handle, address, bytes, Write))
+				live = append(live, handle)
+			}
+			stray += len(w.runtime.pool.stray)
+			w.agree(t, before)
+		}
+		move := func(ways ...func() error) {
+			for _, way := range ways {
+				_ = way()
+				torn, stray = torn+len(w.runtime.pool.torn), stray+len(w.runtime.pool.stray)
+				w.agree(t, before)
+			}
+		}
+		sleep := func() error { return w.runtime.Sleep([]Tag{tag}, forever(t, SleepKeep)) }
+		wake := func() error { return w.runtime.Wake([]Tag{tag}) }
+		trim := func() error { return w.runtime.Trim(0) }
+		allocate(5*mib, tag)
+		allocate(3*mib, 0)
+		allocate(5*mib, 0)
+		move(sleep)
+		for _, handle := range live[max(0, len(live)-2):] {
+			mustFree(t, handle)
+		}
+		live = live[:max(0, len(live)-2)]
+		move(trim)
+		allocate(9*mib, 0)
+		move(wake, wake, sleep, wake, sleep, wake)
+		allocate(3*mib, tag)
+		for _, handle := range live {
+			mustFree(t, handle)
+		}
+		move(trim, trim, trim)
+		require.Zero(t, w.runtime.Pool().Statistics().Reserved)
+		require.Zero(t, MemoryOf(w.device).Charged)
+		require.NoError(t, w.end(), "%v and %v, number %d", first, second, number)
+		require.NoError(t, d.Problems(), "%v and %v, number %d", first, second, number)
+		d.Close()
+	}
+	require.Positive(t, torn)
+	require.Positive(t, stray)
 }
 
 // Memory that is left over and cannot be given back now does not take from a block what it has.

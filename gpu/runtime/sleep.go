@@ -142,7 +142,21 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 	if err = r.quiet(partitions, options.Timeout); err == nil {
 		err = p.sleep(partitions, options)
 	}
-	p.settle(partitions, err == nil)
+	if err == nil {
+		p.settle(partitions, true)
+		return nil
+	}
+	for _, partition := range partitions {
+		torn := p.tornOf(partition)
+		p.settle([]int{partition}, len(torn) > 0)
+		if len(torn) > 0 {
+			own := status.Of(err)
+			more := status.Of(status.Errorf(own.Code, "%s; %d segments of %s could not be mapped again: it sleeps, and a wake "+
+				"tries again", own.Text, len(torn), p.books.Name(partition)))
+			more.Domain, more.Foreign = own.Domain, own.Foreign
+			err = more
+		}
+	}
 	return r.noteLost(err)
 }
 
@@ -213,7 +227,10 @@ func (r *Runtime) Wake(tags []Tag) error {
 }
 
 func (p *Pool) wake(partitions []int) error {
-	err := p.books.Wake(partitions, (*poolSource)(p).backAll)
+	err := p.mend(partitions)
+	if err == nil {
+		err = p.books.Wake(partitions, (*poolSource)(p).backAll)
+	}
 	if err != nil {
 		return cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
@@ -229,6 +246,17 @@ func (p *Pool) wake(partitions []int) error {
 		p.forget(p.kept[partition].Swap(nil))
 	}
 	return nil
+}
+
+// mend maps again what a sleep that failed could not.
+func (p *Pool) mend(partitions []int) (err error) {
+	for _, partition := range partitions {
+		torn := p.tornOf(partition)
+		p.mutex.Lock()
+		err = cmp.Or(err, (*poolSource)(p).mend(torn))
+		p.mutex.Unlock()
+	}
+	return err
 }
 
 // rest stops uses and allocations in partitions that are awake.
@@ -284,5 +312,5 @@ func (p *Pool) endSleepers() (first error) {
 	for partition := range p.kept {
 		p.forget(p.kept[partition].Swap(nil))
 	}
-	return p.mover.end(p.device)
+	return p.mover.end(p.device, p.host.Lost())
 }

@@ -125,10 +125,10 @@ func (s *wholeSource) Back(space int, r pool.Range) error {
 }
 
 // Bare implements pool.Source.
-func (s *wholeSource) Bare(space int, r pool.Range) error {
+func (s *wholeSource) Bare(space int, r pool.Range) (units uint64, err error) {
 	segment := s.segment(space, r.Offset)
 	if err := s.free(segment); err != nil {
-		return err
+		return 0, err
 	}
 	if segment.pageable == nil {
 		s.ledger.Give(segment.bytes)
@@ -139,7 +139,7 @@ func (s *wholeSource) Bare(space int, r pool.Range) error {
 	for i := range segment.bytes / poolSegment {
 		delete(s.segments[space], segment.first+i)
 	}
-	return nil
+	return r.Count, nil
 }
 
 func (s *wholeSource) segment(space int, unit uint64) *wholeSegment {

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"libmmsb/core/pool"
 	"libmmsb/gpu/blocks"
 )
 
@@ -50,6 +51,14 @@ func read(t *blocks.Tally) Tally {
 		Failed: t.Refused.Load()}
 }
 
+// spaceOf is the size of a request: pool.Small or pool.Large.
+func spaceOf(bytes uint64) int {
+	if bytes <= pool.MostSmall {
+		return pool.Small
+	}
+	return pool.Large
+}
+
 func (s *Statistics) of(tag Tag) *blocks.Tally { return &s.tallies.Tag[tag%mostTags] }
 
 // Allocate implements Layer.
@@ -62,6 +71,7 @@ func (s *Statistics) Allocate(request Request) (Memory, error) {
 	}
 	add(&s.tallies.All, memory.Bytes)
 	add(s.of(memory.Tag), memory.Bytes)
+	add(&s.tallies.Size[spaceOf(memory.Bytes)], memory.Bytes)
 	return memory, nil
 }
 
@@ -70,6 +80,7 @@ func (s *Statistics) Released(memory Memory) {
 	s.below.Released(memory)
 	remove(&s.tallies.All, memory.Bytes)
 	remove(s.of(memory.Tag), memory.Bytes)
+	remove(&s.tallies.Size[spaceOf(memory.Bytes)], memory.Bytes)
 }
 
 // Close implements Layer. What was counted can be read until another runtime begins.
@@ -96,6 +107,25 @@ func (s *Statistics) OfTag(tag Tag) Tally {
 		t.Ever, t.Total = t.Ever+ever, t.Total+total
 	}
 	return t
+}
+
+// OfSize is the tally of small or of large requests: pool.Small, pool.Large. What was refused is not in it.
+func (s *Statistics) OfSize(space int) Tally {
+	t := read(&s.tallies.Size[space])
+	for _, stream := range s.quick() {
+		t.Ever += stream.Hits[space].Blocks.Load()
+		t.Total += stream.Hits[space].Bytes.Load()
+	}
+	return t
+}
+
+// Hits are allocations that did not enter Go, of small or of large requests, and the bytes of their blocks.
+func (r *Runtime) Hits(space int) (count, bytes uint64) {
+	for _, stream := range r.streams.quick() {
+		count += stream.Hits[space].Blocks.Load()
+		bytes += stream.Hits[space].Units.Load() * pool.Unit
+	}
+	return count, bytes
 }
 
 func (s *Statistics) quick() []*blocks.Stream {

@@ -821,12 +821,15 @@ static void a_refusal_asks_the_program(void) {
     }
     mmsb_block_t large = new_block(d.stream, 900, NULL);
     CHECK_EQUAL(pressure.calls, 3);
+    CHECK_EQUAL(stats_of(d.runtime).refused_calls, 3);
     mmsb_block_t more = 0;
     void *address;
     pressure.calls = 0;
     pressure.blocks[0] = pressure.blocks[1] = pressure.blocks[2] = 0;
     CHECK_STATUS(mmsb_block_allocate(d.stream, 900, 0, 0, &more, &address), MMSB_E_LIMIT);
     CHECK_EQUAL(pressure.calls, 4);
+    CHECK_EQUAL(stats_of(d.runtime).refused_calls, 7);
+    CHECK(stats_of(d.runtime).failures == 1 && stats_of(d.runtime).refusals == 7);
     CHECK_OK(mmsb_block_free(large, 0, NULL));
     CHECK_OK(mmsb_context_destroy(d.context));
 }

@@ -478,7 +478,8 @@ FIELD_IS(mmsb_runtime_stats_t, pool_misses, 200, 8);
 FIELD_IS(mmsb_runtime_stats_t, sleeping, 208, 8);
 FIELD_IS(mmsb_runtime_stats_t, sleeping_kept, 216, 8);
 FIELD_IS(mmsb_runtime_stats_t, sleeping_copied, 224, 8);
-FIELD_IS(mmsb_runtime_stats_t, reserved, 232, 16);
+FIELD_IS(mmsb_runtime_stats_t, refused_calls, 232, 8);
+FIELD_IS(mmsb_runtime_stats_t, reserved, 240, 8);
 
 SIZE_IS(mmsb_memory_stat_t, 16);
 FIELD_IS(mmsb_memory_stat_t, name, 0, 8);

@@ -96,12 +96,14 @@ WHOLE_SEGMENTS = Go(
     ),
 )  # fmt: skip
 
+KEPT = "^TestBudgetsCountWhatIsKept$|^TestALostDeviceKeeps"
+
 WHOLE_SOURCES = Go(
     name="whole-sources",
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="Origin|Pageable|HostMemory|Pinned",
-    sound=("Origin|Pageable|HostMemory|Pinned",),
+    sound=("Origin|Pageable|HostMemory|Pinned", KEPT, "^TestEveryStack"),
     mutants=(
         Mutant(
             "address-of-the-segment", "all blocks of a segment have its address",
@@ -122,6 +124,21 @@ WHOLE_SOURCES = Go(
         Mutant(
             "held-ends-with-the-runtime", "host memory that is freed behind its runtime's end stays",
             "Runtime.FreeHost", "p.ended.Load()", "p.ended.Load() && false",
+        ),
+        Mutant(
+            "kept-not-charged", "what guards and sleeping tags keep escapes the budget",
+            "takePinned", "pinnedLedger.take(bytes)", "pinnedLedger.take(0)",
+            mode=KEPT,
+        ),
+        Mutant(
+            "lost-stays-charged", "pinned memory of a lost device stays charged",
+            "pinned.give", "err == nil || lost", "err == nil",
+            mode=KEPT,
+        ),
+        Mutant(
+            "slot-taken-twice", "two guarded blocks have one place for their canaries",
+            "Guard.takeSlot", "g.slots = g.slots[:last]", "g.slots = g.slots[:max(last, slabSlots/2)]",
+            mode="^TestBudgetsCountWhatIsKept$|^TestEveryStack",
         ),
     ),
 )  # fmt: skip

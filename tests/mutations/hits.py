@@ -79,7 +79,7 @@ HITS = Native(
         ),
         Mutant(
             "cut-not-counted", "blocks that are cut off do not count with their tag",
-            "cut", "__atomic_add_fetch(&stream->pool->tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);", "",
+            "cut", "__atomic_add_fetch(&tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);", "",
         ),
         Mutant(
             "cuts-without-end", "more cuts are noted than there is room for",

@@ -3,14 +3,14 @@
 Models, recounts and files that are read back must show each."""
 
 from mutation import Mutant
-from subject import Go
+from subject import Go, Native
 
 WALKS = Go(
     name="walks",
     folders=("core/alloc", "core/pool"),
     package="core/pool",
-    mode="^TestWalks$",
-    sound=("^TestWalks$", "^TestAWalkWaitsForSegments$"),
+    mode="^(TestWalks|TestPieces.*)$",
+    sound=("^(TestWalks|TestPieces.*)$", "^TestAWalkWaitsForSegments$"),
     mutants=(
         Mutant(
             "bare-has-memory", "addresses without memory are listed as free",
@@ -33,9 +33,39 @@ WALKS = Go(
             "Pool.bared", "p.flows[space%Spaces].reserved.current -= units", "",
         ),
         Mutant(
+            "pieces-only-of-now", "the peak of free pieces does not see those that there were when memory was missing",
+            "Pool.hitGathered", "p.noteSplits()", "",
+        ),
+        Mutant(
+            "whole-piece-is-split", "free segments count as pieces of segments that are partly held",
+            "space.splits", "whole := max(from, to) - from", "whole := min(0, max(from, to) - from)",
+        ),
+        Mutant(
             "walk-while-growing", "a list shows segments that are on their way as held",
             "Pool.Walk", "p.growing.Lock()\n\tdefer p.growing.Unlock()", "",
             mode="^TestAWalkWaitsForSegments$",
+        ),
+    ),
+)  # fmt: skip
+
+STATISTICS = Native(
+    name="statistics",
+    folders=("gpu/blocks",),
+    package="gpu/devices",
+    mode="^TestStatistics",
+    sound=("^TestStatistics",),
+    mutants=(
+        Mutant(
+            "hit-of-another-size", "large requests that do not enter Go count as small ones",
+            "take", "&stream->hits[bytes > MOST_SMALL]", "&stream->hits[0]",
+        ),
+        Mutant(
+            "hit-has-what-was-asked", "hits count the bytes that were asked for as those of the block",
+            "take", "raise(&hits->units, block->units);", "raise(&hits->units, bytes / UNIT);",
+        ),
+        Mutant(
+            "peak-of-a-size-forgotten", "the peak of a size does not see a block that C gave to a larger request",
+            "recount", "move(&sizes[block->bytes > MOST_SMALL], &sizes[bytes > MOST_SMALL], block->bytes, bytes);", "",
         ),
     ),
 )  # fmt: skip
@@ -96,8 +126,8 @@ PICTURE_FILES = Go(
             "Picture.begin", "int64(live)-change.live", "0*(int64(live)-change.live)",
         ),
         Mutant(
-            "midnight", "times behind midnight lie before those before it",
-            "ReadLog", "e.Time += day", "e.Time += 0 * day; break",
+            "refusals-later", "requests that were refused are shown behind what came later",
+            "ReadLog", "refusals[0].At == int(at)", "refusals[0].At < int(at)",
         ),
     ),
 )  # fmt: skip

@@ -83,7 +83,7 @@ POOL_LAYERS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="Pool|Stack",
-    sound=("Pool|Stack", "^TestMemoryThatDoesNotEnd$"),
+    sound=("Pool|Stack", "^TestAPoolWhoseDriverFailsTwice$", "^TestMemoryThatDoesNotEnd$"),
     mutants=(
         Mutant(
             "wait-not-queued", "a stream does not wait for the stream whose memory it was given",
@@ -99,7 +99,7 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "half-mapped", "segments stay mapped when the last one of them gets no memory",
-            "poolSource.backAll", "_ = p.bare(segments[:i])", "_ = i",
+            "poolSource.backAll", "segments[:i]", "segments[:i-i]",
         ),
         Mutant(
             "left-over-fails", "segments count as without memory where what was left over does not end",
@@ -109,6 +109,26 @@ POOL_LAYERS = Go(
         Mutant(
             "physical-lost", "memory that could not be mapped is forgotten",
             "poolSource.backSegment", "p.idle = append(p.idle, physical)\n\t\treturn err", "return err",
+        ),
+        Mutant(
+            "torn-is-idle", "memory that could not be mapped again serves other segments",
+            "poolSource.bareAll", "p.torn[segments[i]], p.idle = p.idle[last], p.idle[:last]", "_ = last",
+            mode="^TestAPoolWhoseDriverFailsTwice$",
+        ),
+        Mutant(
+            "torn-is-awake", "blocks may be used whose memory could not be mapped again",
+            "Runtime.Sleep", "p.settle([]int{partition}, len(torn) > 0)", "p.settle([]int{partition}, false)",
+            mode="^TestAPoolWhoseDriverFailsTwice$",
+        ),
+        Mutant(
+            "stray-forgotten", "memory that could not be unmapped is forgotten",
+            "poolSource.backAll", "p.stray = append(p.stray, mapped)", "_ = mapped",
+            mode="^TestAPoolWhoseDriverFailsTwice$",
+        ),
+        Mutant(
+            "bared-in-part", "segments before the one whose memory the driver does not take away count as having theirs",
+            "poolSource.Bare", "return block.Count, err", "if err != nil {\n\t\treturn 0, err\n\t}\n\treturn block.Count, err",
+            mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
     ),
 )  # fmt: skip

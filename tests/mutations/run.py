@@ -47,7 +47,7 @@ from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
-from pictures import PICTURE_FILES, PICTURES, WALKS
+from pictures import PICTURE_FILES, PICTURES, STATISTICS, WALKS
 from plugins import ADDRESSES, FOREIGN_STREAMS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
@@ -95,6 +95,7 @@ SUBJECTS: list[Go | C] = [
     WALKS,
     PICTURES,
     PICTURE_FILES,
+    STATISTICS,
     POOL_LAYERS,
     TRACES,
     REPLAYS,

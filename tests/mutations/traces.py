@@ -10,15 +10,25 @@ TRACES = Go(
     folders=("core/trace",),
     package="core/trace",
     mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
-    sound=("^TestFiles|^TestLines|^TestS|^TestTraces|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
+    sound=("^TestFiles|^TestLines|^TestS|^TestT|^TestPlaces|^TestColumns|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
     mutants=(
         Mutant(
             "taken-twice", "a block is taken where another one is live",
-            "builder.take", "if _, is := b.live[address]; is {", "if _, is := b.live[address]; is && bytes == 0 {",
+            "builder.take", "if _, is := b.live[r.address]; is {", "if _, is := b.live[r.address]; is && r.bytes == 0 {",
         ),
         Mutant(
             "freed-size", "a free of another size than the block's is replayed",
-            "builder.line", "is && t.bytes != size", "is && t.bytes < size && false",
+            "csvReader.line", "is && t.bytes != r.bytes", "is && t.bytes < r.bytes && false",
+        ),
+        Mutant(
+            "midnight", "times behind midnight lie before those before it",
+            "csvReader.day", "r.time += day", "r.time += 0 * day",
+            mode="^TestTimesOfLines$",
+        ),
+        Mutant(
+            "refusals-not-moved", "refusals lie too early where some blocks were there before",
+            "builder.finish", "places.Refusals[at].At += count", "places.Refusals[at].At += 0 * count",
+            mode="^TestPlaces",
         ),
         Mutant(
             "half-a-line", "a last line without an end counts as a line",
@@ -27,7 +37,7 @@ TRACES = Go(
         ),
         Mutant(
             "requested-is-completed", "a block of PyTorch's ends when its free is requested",
-            "builder.event", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
+            "builder.pytorchEvent", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
             "\tif e.means == playsNothing",
         ),
         Mutant(
@@ -36,11 +46,11 @@ TRACES = Go(
         ),
         Mutant(
             "beginning-anywhere", "each free without an allocation is taken for one of the lost beginning",
-            "builder.give", "b.seen == nil || b.seen[address]", "b.seen == nil",
+            "builder.give", "b.seen == nil || b.seen[r.address]", "b.seen == nil",
         ),
         Mutant(
             "beginning-of-all", "a CSV may always have lost its beginning",
-            "readCSV", "options.Lost)", "options.Lost || true)",
+            "newBuilder", "if options.Lost {", "if options.Lost || true {",
             mode="^TestLinesThatAreWrong$",
         ),
         Mutant(
@@ -80,19 +90,19 @@ REPLAYS = Go(
     folders=("gpu/player",),
     package="gpu/player",
     mode="^TestAReplayIsWhatTheTraceSays$|^TestWhatDoesNotFit|^TestReserved|^TestStreams",
-    sound=("^TestAReplay|^TestWhat|^TestADriver|^TestALog|^TestReserved|^TestStreams",),
+    sound=("^TestAReplay|^TestWhat|^TestADriver|^TestALog|^TestReserved|^TestStreams", "^TestHits|^TestThreads|^TestCalls"),
     mutants=(
         Mutant(
             "failures-freed", "the free of a block that there was no memory for is made",
-            "player.play", "if handle == 0 {", "if handle == 1 {",
+            "player.recount", "case e.Free && failed:", "case false && failed:",
         ),
         Mutant(
             "first-stream", "all blocks are given back on the first stream",
-            "player.play", "runtime.Free(handle, p.streams[e.Stream])", "runtime.Free(handle, p.streams[0*e.Stream])",
+            "player.inGo", "gpu.Free(handle, p.streams[e.Stream])", "gpu.Free(handle, p.streams[0*e.Stream])",
         ),
         Mutant(
             "peak-of-the-end", "the most that are live are those of the last allocation",
-            "player.play", "p.result.Live = max(p.result.Live, p.live)", "p.result.Live = p.live",
+            "player.recount", "p.result.Live = max(p.result.Live, live)", "p.result.Live = live",
         ),
         Mutant(
             "failed-calls-map", "memory that the driver did not give counts as reserved",
@@ -104,8 +114,33 @@ REPLAYS = Go(
         ),
         Mutant(
             "cancel-ignored", "a replay goes on when it is cancelled",
-            "player.run", "if ctx.Err() != nil {", "if ctx.Err() != nil && at == 0 {",
+            "player.cancelled", "if p.ctx.Err() == nil {", "if p.ctx.Err() == nil || p.done > 0 {",
             mode="^TestAReplayIsCancelled$",
+        ),
+        Mutant(
+            "all-in-go", "calls enter Go that would not in a program",
+            "player.play", "if p.options.Pool != nil {", "if p.options.Pool != nil && len(events) == 0 {",
+            mode="^TestHits|^TestThreadsOf",
+        ),
+        Mutant(
+            "not-awaited", "a free is made before its block is there",
+            "player.play", "e.Free && p.blocks[e.Block].Handle.Load() == 0", "e.Free && p.blocks[e.Block].Handle.Load() == 0 && false",
+            mode="^TestThreads",
+        ),
+        Mutant(
+            "one-fails-alone", "threads go on, or wait for ever, when one has failed",
+            "player.playAll", "p.cancel()", "_ = p.cancel",
+            mode="^TestThreadsEnd",
+        ),
+        Mutant(
+            "too-early", "calls come before their time",
+            "player.due", "events[count].Time <= now", "events[count].Time <= now+1e6",
+            mode="^TestCallsCome",
+        ),
+        Mutant(
+            "waits-are-work", "waits for a call's time count as time in calls",
+            "player.play", "from, begun := at, time.Now()", "from, begun := at, p.begun",
+            mode="^TestCallsCome",
         ),
     ),
 )  # fmt: skip

@@ -705,7 +705,8 @@ struct mmsb_runtime_stats_t
     sleeping::UInt64
     sleeping_kept::UInt64
     sleeping_copied::UInt64
-    reserved::NTuple{2,UInt64}
+    refused_calls::UInt64
+    reserved::NTuple{1,UInt64}
 end
 
 struct mmsb_memory_stat_t

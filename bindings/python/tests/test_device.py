@@ -354,6 +354,7 @@ def test_a_refusal_asks_the_program(sim: mmsb.Context) -> None:
         assert asked == [(900, 1), (900, 2), (900, 3)]
         with pytest.raises(mmsb.LimitError):
             stream.allocate(900)
+        assert runtime.stats().refused_calls == 4 == len(asked)
         assert large.free() is False
 
 
@@ -413,9 +414,16 @@ def test_memory_stats_have_pytorchs_names(sim: mmsb.Context) -> None:
         assert stats["allocated_bytes.all.current"] == stats["allocated_bytes.small_pool.peak"] == 1024
         assert stats["requested_bytes.all.current"] == 1000
         assert stats["allocation.all.current"] == 1 and stats["num_ooms"] == 0
+        assert stats["inactive_split_bytes.small_pool.peak"] == stats["inactive_split_bytes.all.current"] == (2 << 20) - 1024
         block.free()
         stats = runtime.memory_stats()
         assert (stats["allocation.all.current"], stats["allocation.all.freed"]) == (0, 1)
+        stream.allocate(1024).free()
+        again = runtime.memory_stats()
+        assert again["allocation.small_pool.allocated"] == stats["allocation.small_pool.allocated"] + 1
+        assert again["requested_bytes.all.peak"] == 1024
+        for family in {name.removesuffix(".freed") for name in again if name.endswith(".freed")}:
+            assert again[f"{family}.current"] == again[f"{family}.allocated"] - again[f"{family}.freed"]
         assert stats["reserved_bytes.all.current"] >= stats["largest_free_block"] >= 1 << 20
     with pytest.raises(mmsb.ClosedError):
         runtime.memory_stats()

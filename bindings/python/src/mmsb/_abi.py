@@ -882,7 +882,8 @@ class RuntimeStats(ctypes.Structure):
         ("sleeping", c_uint64),
         ("sleeping_kept", c_uint64),
         ("sleeping_copied", c_uint64),
-        ("reserved", c_uint64 * 2),
+        ("refused_calls", c_uint64),
+        ("reserved", c_uint64 * 1),
     )
 
 

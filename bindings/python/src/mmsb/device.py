@@ -97,6 +97,8 @@ class RuntimeStats(NamedTuple):
     sleeping: int
     sleeping_kept: int
     sleeping_copied: int
+    #: Calls of refused (create_runtime), each attempt one.
+    refused_calls: int
 
 
 class TagStats(NamedTuple):
@@ -309,7 +311,8 @@ class Runtime(Closable):
     def memory_stats(self) -> dict[str, int]:
         """Statistics under the names of torch.cuda.memory_stats, such as "allocated_bytes.all.current".
 
-        Names that mean nothing here are left out. POOL is all, small_pool (up to 1 MiB) or large_pool.
+        Names that mean nothing here are left out. POOL is all, small_pool (up to 1 MiB) or large_pool. In every family current is
+        allocated - freed; what streams give out again by themselves counts.
         """
         count = ctypes.c_size_t()
         check(lib.mmsb_runtime_memory_stats(self.handle, None, 0, count))

@@ -22,10 +22,12 @@ import (
 	"libmmsb/core/trace"
 )
 
-// ReplayOn is the device of a replay.
+// ReplayOn is the device of a replay, and how it goes on there.
 type ReplayOn struct {
-	Ordinal int    // the driver's; less than 0: a simulated device
-	Memory  uint64 // bytes of a simulated device
+	Ordinal int     // the driver's; less than 0: a simulated device
+	Memory  uint64  // bytes of a simulated device
+	Threads bool    // each recorded thread is one
+	Speed   float64 // how often faster than recorded the calls come; 0: as fast as they can
 }
 
 // Replay plays a trace on a device that is made for it, with a pool of these options, without one where they are nil.
@@ -38,7 +40,9 @@ type Replayed struct {
 	Device        string  `json:"device"`
 	DeviceBytes   uint64  `json:"device_bytes"`
 	Calls         uint64  `json:"calls"`
+	Hits          uint64  `json:"hits"` // allocations that did not enter Go
 	Nanoseconds   int64   `json:"ns"`
+	Busy          int64   `json:"busy_ns"` // of all threads together
 	PerCall       float64 `json:"ns_per_call"`
 	Reserved      uint64  `json:"peak_reserved"`
 	Live          uint64  `json:"peak_live"`
@@ -81,11 +85,14 @@ the device's own stream-ordered memory, which a simulated device has in its own 
 and --tune tries all combinations of slack 0.01, 0.05 and 0.2, large_segment_size_mb 2, 20 and 128, and roundup_power2_divisions
 none and 8: the best has the fewest failures, then the least reserved, then the least time.
 
-The calls come one after the other, as fast as they can, and no work is queued on the streams. A simulated device takes memory of
-the host only where it is written, which a replay does not. Ctrl-C ends it without a result.`,
+The calls are made as programs in C make them, one after the other and as fast as they can; hits are allocations that did not enter
+Go. With --threads each recorded thread is one, which makes its calls in their order; a free waits for its allocation. --speed 1
+lets no call come before its recorded time, and --speed 10 makes that ten times faster. The time for a call is without such waits.
+No work is queued on the streams. A simulated device takes memory of the host only where it is written, which a replay does not.
+Ctrl-C ends it without a result.`,
 		Example: "  mmsb memory replay app.csv\n  mmsb memory replay snapshot.pickle slack:0.02 --memory 24GiB\n" +
 			"  mmsb memory replay app.csv --compare default large_segment_size_mb:128 none\n" +
-			"  mmsb memory replay snapshot.pickle --tune --json",
+			"  mmsb memory replay app.csv --threads --speed 1\n  mmsb memory replay snapshot.pickle --tune --json",
 		Args: takes("a TRACE and CONFIGURATIONs", 1, math.MaxInt)}
 	asJSON, show := jsonFlag(c), bytesFlag(c)
 	on := ReplayOn{Ordinal: -1, Memory: replayedMemory}
@@ -94,6 +101,8 @@ the host only where it is written, which a replay does not. Ctrl-C ends it witho
 	recorded := c.Flags().Int("recorded-device", -1, "replay what device `N` of a snapshot of several recorded")
 	lost := c.Flags().Bool("lost-beginning", false,
 		"take what a CSV frees without an allocation for allocated before, as in a log that was full")
+	c.Flags().BoolVar(&on.Threads, "threads", false, "play each recorded thread in one of its own")
+	c.Flags().Float64Var(&on.Speed, "speed", 0, "play the calls at their times, `FACTOR` times as fast as recorded")
 	compare := c.Flags().Bool("compare", false, "put two or more CONFIGURATIONs side by side")
 	tune := c.Flags().Bool("tune", false, "try configurations, and print the best")
 	c.MarkFlagsMutuallyExclusive("memory", "device")
@@ -103,6 +112,8 @@ the host only where it is written, which a replay does not. Ctrl-C ends it witho
 		switch {
 		case c.Flags().Changed("device") && on.Ordinal < 0:
 			return misused(c, fmt.Sprintf("--device is %d, at least 0 is needed", on.Ordinal))
+		case c.Flags().Changed("speed") && !(on.Speed > 0 && on.Speed <= math.MaxInt32):
+			return misused(c, fmt.Sprintf("--speed is %v, more than 0 and at most %d is needed", on.Speed, math.MaxInt32))
 		case *compare && len(names) < 2:
 			return misused(c, fmt.Sprintf("--compare takes at least 2 configurations; %d given", len(names)))
 		case *tune && len(names) > 0:
@@ -118,7 +129,7 @@ the host only where it is written, which a replay does not. Ctrl-C ends it witho
 			return err
 		}
 		p := replays{run: r, path: arguments[0], on: on}
-		if err := p.all(names, trace.Options{Device: *recorded, Lost: *lost}); err != nil {
+		if err := p.all(names, trace.Options{Device: *recorded, Lost: *lost, Timed: on.Speed > 0}); err != nil {
 			return err
 		}
 		if *tune {
@@ -215,7 +226,7 @@ func (p *replays) all(names []string, of trace.Options) error {
 			return err
 		}
 		result.Configuration = name
-		result.PerCall = float64(result.Nanoseconds) / float64(max(result.Calls, 1))
+		result.PerCall = float64(result.Busy) / float64(max(result.Calls, 1))
 		result.Ratio = float64(result.Reserved) / float64(max(result.Live, 1))
 		p.results = append(p.results, result)
 	}
@@ -301,7 +312,7 @@ func (p *replays) head(show sizes) {
 func (p *replays) list(show sizes) {
 	p.head(show)
 	r := &p.results[0]
-	list(p.out, "settings", shown(r.Configuration), "calls", decimal(r.Calls)+", "+decimal(r.Failures)+" failed",
+	list(p.out, "settings", shown(r.Configuration), "calls", decimal(r.Calls)+", "+decimal(r.Hits)+" hits, "+decimal(r.Failures)+" failed",
 		"time", duration(r.Nanoseconds)+", "+perCall(r)+" ns a call",
 		"peak reserved", show.of(r.Reserved), "peak live", show.of(r.Live), "ratio", ratio(r),
 		"driver calls", fmt.Sprintf("%d: %d created, %d destroyed, %d mapped, %d unmapped, %d allocations, %d frees",
@@ -315,11 +326,11 @@ func (p *replays) list(show sizes) {
 func (p *replays) table(show sizes, tune bool) {
 	p.head(show)
 	_ = p.out.WriteByte('\n')
-	t := newTable(p.out, "CONFIGURATION", ">TIME", ">NS/CALL", ">RESERVED", ">LIVE", ">RATIO", ">DRIVER CALLS", ">RETRIES",
+	t := newTable(p.out, "CONFIGURATION", ">TIME", ">NS/CALL", ">HITS", ">RESERVED", ">LIVE", ">RATIO", ">DRIVER CALLS", ">RETRIES",
 		">WAITS", ">FAILURES")
 	for at := range p.results {
 		r := &p.results[at]
-		t.add(shown(r.Configuration), duration(r.Nanoseconds), perCall(r), show.of(r.Reserved), show.of(r.Live), ratio(r),
+		t.add(shown(r.Configuration), duration(r.Nanoseconds), perCall(r), decimal(r.Hits), show.of(r.Reserved), show.of(r.Live), ratio(r),
 			decimal(r.DriverCalls), decimal(r.Retries), decimal(r.Waits), decimal(r.Failures))
 	}
 	t.finish()

@@ -33,7 +33,7 @@ func replaying(ctx context.Context, replay Replay, arguments ...string) (out, co
 func invented(_ context.Context, t *trace.Trace, _ ReplayOn, o *pool.Options,
 	progress func(done, total uint64)) (Replayed, error) {
 	progress(1, 2)
-	r := Replayed{Device: "invented", Calls: uint64(len(t.Events)), Nanoseconds: 1e6, Live: 1 << 30, Reserved: 3 << 30}
+	r := Replayed{Device: "invented", Calls: uint64(len(t.Events)), Nanoseconds: 1e6, Busy: 1e6, Live: 1 << 30, Reserved: 3 << 30}
 	if o == nil {
 		return r, nil
 	}
@@ -80,8 +80,8 @@ func TestReplaysSideBySide(t *testing.T) {
 	require.Zero(t, code)
 	rows := strings.Split(strings.TrimSpace(out[strings.Index(out, "CONFIGURATION"):]), "\n")
 	require.Len(t, rows, 4)
-	for at, want := range []string{"none 1ms 3279 3221225472 1073741824 3.000 0 0 0 0", "default 1ms 3279 2147483648",
-		"slack:0.5 1ms 3279 2671771648"} {
+	for at, want := range []string{"none 1ms 3279 0 3221225472 1073741824 3.000 0 0 0 0", "default 1ms 3279 0 2147483648",
+		"slack:0.5 1ms 3279 0 2671771648"} {
 		assert.True(t, strings.HasPrefix(strings.Join(strings.Fields(rows[at+1]), " "), want), "%q", rows[at+1])
 	}
 	assert.NotContains(t, out, "best")
@@ -104,6 +104,8 @@ func TestReplaysThatCannotBe(t *testing.T) {
 		{exitUsage, "compare tune", []string{traced, "--compare", "--tune"}},
 		{exitUsage, "device memory", []string{traced, "--device", "0", "--memory", "1G"}},
 		{exitUsage, "--device is -2, at least 0 is needed", []string{traced, "--device=-2"}},
+		{exitUsage, "--speed is 0, more than 0 and at most 2147483647 is needed", []string{traced, "--speed", "0"}},
+		{exitUsage, "--speed is NaN, more than 0", []string{traced, "--speed", "NaN"}},
 		{exitUsage, `"many" is not a size above 0`, []string{traced, "--memory", "many"}},
 		{exitUsage, `configuration of the pool, position 6: "x"`, []string{traced, "slack:x"}},
 		{exitUsage, `position 8: "y" has no value`, []string{traced, "--compare", "default", "slack:1,y"}},
