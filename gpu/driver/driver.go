@@ -107,8 +107,8 @@ type Device interface {
 	Info() Info
 	// MemoryInfo is the memory that is free for every process, and all there is, in bytes.
 	MemoryInfo() (free, total uint64, err error)
-	// CanReach says whether kernels of this device reach memory of another one of the same driver, that AllocateOrdered gave or that
-	// was mapped for peers. Copies always do.
+	// CanReach says whether kernels of this device reach memory of another one of the same driver, that AllocateOrdered gave or
+	// that was mapped for peers. Copies always do.
 	CanReach(ordinal int) bool
 
 	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may

@@ -11,7 +11,8 @@ import (
 	"libmmsb/gpu/sim"
 )
 
-// Kernels of another device reach the blocks of a pool that was made for peers, wherever segments have gone meanwhile, and no others.
+// Kernels of another device reach the blocks of a pool that was made for peers, wherever segments have gone meanwhile, and no
+// others.
 func TestPeersReachBlocksOfAPool(t *testing.T) {
 	for _, peers := range []bool{false, true} {
 		d, err := sim.New(sim.Options{Memory: 64 * mib, Devices: 2, Kernels: map[string]sim.Kernel{

@@ -69,8 +69,8 @@ func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, h
 		options.Origin = pool.Plain
 	}
 	if options.Peers && options.Origin == pool.Plain {
-		return nil, status.Errorf(status.Unsupported, "device %d (%s) cannot give other devices memory of source:plain", info.Ordinal,
-			info.Name)
+		return nil, status.Errorf(status.Unsupported, "device %d (%s) cannot give other devices memory of source:plain",
+			info.Ordinal, info.Name)
 	}
 	if options.Origin.Whole() {
 		var err error
