@@ -1786,8 +1786,8 @@ typedef struct mmsb_device_memory {
     uint32_t runtimes; /* of the device in this process */
     uint64_t budget;   /* bytes; 0 = none */
     /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages, memory
-     * for copies, what is kept for tags that sleep, and 1 KiB for each guarded block. A guard's canaries and quarantine are of the
-     * blocks. fallback:pageable is not counted: it is no memory that devices access. */
+     * for copies, what is kept for tags that sleep, and 1 KiB for each guarded block. A guard's canaries and quarantine are of
+     * the blocks. fallback:pageable is not counted: it is no memory that devices access. */
     uint64_t charged;
     uint64_t charged_peak; /* largest value of charged */
     uint64_t pool_free;    /* bytes of charged that pools keep and no block has */
@@ -1889,8 +1889,10 @@ typedef struct mmsb_runtime_options {
      * that, copies do, and no budget counts it.
      * slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB; above that as without.
      * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
-     * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Kernels of other devices do
-     * not reach such memory; copies do. */
+     * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Copies of other devices
+     * reach such memory. Their kernels reach managed and pinned memory; virtual memory with peers:true, where the device can be
+     * reached at all; plain memory never: MMSB_E_UNSUPPORTED with peers:true. The program orders their work
+     * (mmsb_stream_after). */
     const char *pool;
     uint64_t reserved[3];
 } mmsb_runtime_options_t;
@@ -2008,11 +2010,11 @@ typedef struct mmsb_memory_stat {
  *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; only current and peak
  * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
  * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
- * current = allocated - freed in every family. A block that a stream gives out again by itself counts as allocated, in the POOL of
- * its request; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active. That of
- * requested_bytes is of all outstanding bytes (mmsb_runtime_stats_t.peak), those of inactive_split are of the moments when memory
- * was missing and when this was called. Without a pool only all exists, and active counts the bytes that are outstanding. A list.
- * The numbers are of one moment if no other thread uses the runtime.
+ * current = allocated - freed in every family. A block that a stream gives out again by itself counts as allocated, in the POOL
+ * of its request; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active.
+ * That of requested_bytes is of all outstanding bytes (mmsb_runtime_stats_t.peak), those of inactive_split are of the moments
+ * when memory was missing and when this was called. Without a pool only all exists, and active counts the bytes that are
+ * outstanding. A list. The numbers are of one moment if no other thread uses the runtime.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short, longer with many blocks.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_memory_stats(mmsb_runtime_t runtime, mmsb_memory_stat_t *stats, size_t capacity,
@@ -2159,13 +2161,13 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
 /* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything that
  * is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither used nor
  * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
- * the budget. options may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what it
- * has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
+ * the budget. options may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what
+ * it has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
  * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
  * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
- * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
- * for queued work, at most timeout_ns, and for the copies. Since 0.1. */
+ * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST.
+ * Threads: any. Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
                                        const mmsb_sleep_options_t *options);
 

@@ -33,9 +33,10 @@ var replayTrace command.Replay = func(ctx context.Context, t *trace.Trace, on co
 	}
 	info := device.Info()
 	done := command.Replayed{Device: info.Name, DeviceBytes: info.Bytes, Calls: r.Calls, Hits: r.Hits,
-		Nanoseconds: r.Time.Nanoseconds(), Busy: r.Busy.Nanoseconds(), Reserved: r.Reserved, Live: r.Live, DriverCalls: r.Driver.All(),
-		Created: r.Driver.Created, Destroyed: r.Driver.Destroyed, Mapped: r.Driver.Mapped, Unmapped: r.Driver.Unmapped,
-		Allocated: r.Driver.Allocated, Freed: r.Driver.Freed, Retries: r.Pool.Retries, Waits: r.Pool.Waits, Failures: r.Failures}
+		Nanoseconds: r.Time.Nanoseconds(), Busy: r.Busy.Nanoseconds(), Reserved: r.Reserved, Live: r.Live,
+		DriverCalls: r.Driver.All(), Created: r.Driver.Created, Destroyed: r.Driver.Destroyed, Mapped: r.Driver.Mapped,
+		Unmapped: r.Driver.Unmapped, Allocated: r.Driver.Allocated, Freed: r.Driver.Freed, Retries: r.Pool.Retries,
+		Waits: r.Pool.Waits, Failures: r.Failures}
 	if r.First != nil {
 		done.FirstFailure = r.First.Error()
 	}

@@ -35,6 +35,8 @@ const (
 type Options struct {
 	// Origin is where segments come from.
 	Origin Origin
+	// Peers: kernels of other devices reach the memory of virtual segments.
+	Peers bool
 	// Pageable: host memory that is not pinned serves where pinned memory is missing.
 	Pageable bool
 	// Slabs: requests take 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB, whatever fits; larger ones as without.
@@ -230,6 +232,10 @@ var options = map[string]func(p *parser, o *Options) error{
 	"fallback": func(p *parser, o *Options) error {
 		o.Pageable = true
 		return p.oneOf("pageable")
+	},
+	"peers": func(p *parser, o *Options) error {
+		o.Peers = true
+		return p.oneOf("true")
 	},
 	"slack": func(p *parser, o *Options) (err error) {
 		o.Slack, err = p.fraction()

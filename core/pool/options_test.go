@@ -14,6 +14,7 @@ func TestParse(t *testing.T) {
 		"":                                     {},
 		"expandable_segments:True":             {},
 		"limit_mb:10,large_segment_size_mb: 4": {Limit: 10 * mib, LargeStep: 4 * mib},
+		"peers:true,limit_mb:10":               {Peers: true, Limit: 10 * mib},
 		"slack:0.1 , max_split_size_mb:128":    {Slack: 100},
 		"garbage_collection_threshold:0.8,backend:native,max_non_split_rounding_mb:20": {},
 	} {
@@ -42,6 +43,7 @@ func TestParseNamesThePosition(t *testing.T) {
 		"slack:2":                            `position 6: "2" is not a number above 0, up to 1`,
 		"slack:NaN":                          `position 6`,
 		"expandable_segments:False":          `position 20: "False" is not one of true`,
+		"peers:false":                        `position 6: "false" is not one of true`,
 		"backend:cudaMallocAsync":            `position 8`,
 		"roundup_power2_divisions:3":         `position 25: 3 is not a power of two`,
 		"roundup_power2_divisions:[3:1]":     `position 26: 3 is not a power of two above the one before`,

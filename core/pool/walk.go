@@ -67,8 +67,8 @@ type Flow struct {
 	Blocks, Held Tally // how many pieces are held, and their bytes
 	Reserved     Tally // bytes that have memory
 
-	// Free pieces of segments that are partly held, and their bytes: no Added and Removed, and the peak is that of the moments when
-	// memory was missing, or Flows was called.
+	// Free pieces of segments that are partly held, and their bytes: no Added and Removed, and the peak is that of the moments
+	// when memory was missing, or Flows was called.
 	Splits, SplitBytes Tally
 }
 

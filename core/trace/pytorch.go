@@ -22,7 +22,8 @@ import (
 // between is an error, as is everything else that a lost beginning does not explain.
 
 var pytorchKeys = map[string]bool{"segments": true, "device_traces": true, "action": true, "addr": true, "size": true,
-	"stream": true, "device": true, "address": true, "blocks": true, "state": true, "requested_size": true, "total_size": true, "time_us": true}
+	"stream": true, "device": true, "address": true, "blocks": true, "state": true, "requested_size": true, "total_size": true,
+	"time_us": true}
 
 // What an action of PyTorch's means here. Those of segments say what is reserved.
 const (

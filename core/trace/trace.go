@@ -1,8 +1,8 @@
 // Package trace reads recorded traces of an allocator: what a program took and gave back, in its order.
 //
 // Two formats are known: the CSV of RMM's logging adaptor, which a runtime's log writes, too, and the pickle of PyTorch's memory
-// snapshot, of which no code is run. In a trace that is read frees name the block that they give back; addresses are only there for
-// who asks.
+// snapshot, of which no code is run. In a trace that is read frees name the block that they give back; addresses are only there
+// for who asks.
 // Errors have the number of the line or of the event: Format where a text is not of the format, Corrupt where a trace is cut off
 // or contradicts itself, Limit.
 package trace
@@ -69,8 +69,8 @@ type Options struct {
 	// Lost says that a CSV may have lost its beginning, as that of a log that was full: a free without an allocation is then no
 	// error where nothing came before at its address. Snapshots always may.
 	Lost bool
-	// Timed says that a time must be there, Places that addresses and the numbers of streams and threads are wanted, of which those
-	// that no program can have are errors.
+	// Timed says that a time must be there, Places that addresses and the numbers of streams and threads are wanted, of which
+	// those that no program can have are errors.
 	Timed, Places bool
 }
 

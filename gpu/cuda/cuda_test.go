@@ -73,7 +73,7 @@ func (s *session) steps() []func() error {
 		func() (err error) { s.ordered, err = d.AllocateOrdered(s.stream, stepBytes); return },
 		func() (err error) { s.reserved, err = d.Reserve(2 * unit); return },
 		func() (err error) { s.physical, err = d.CreatePhysical(unit); return },
-		func() error { return d.Map(s.reserved, s.physical) },
+		func() error { return d.Map(s.reserved, s.physical, true) },
 		func() error { return d.Fill(s.stream, at(0), 1, stepBytes) },
 		func() error { return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}) },
 		func() error {
@@ -240,7 +240,7 @@ func TestUnknownAttributesAreNo(t *testing.T) {
 			require.Zero(t, info.Granularity)
 			_, err = opened.Reserve(1 << 20)
 			fails(t, err, status.Unsupported)
-			fails(t, opened.Map(1<<20, 1), status.Unsupported)
+			fails(t, opened.Map(1<<20, 1, false), status.Unsupported)
 		} else if !info.ManagedMemory {
 			without++
 			_, err = opened.Allocate(driver.Managed, 4096)
@@ -670,4 +670,39 @@ func TestPeersReachOrderedMemory(t *testing.T) {
 		require.NoError(t, pair[0].FreeOrdered(0, memory))
 		require.NoError(t, pair[0].SynchronizeStream(0))
 	}
+}
+
+// Only devices for which memory was mapped reach it, and the driver is asked once for all of them.
+func TestPeersReachMappedMemory(t *testing.T) {
+	d, _ := openFake(t)
+	one, err := d.Open(0)
+	require.NoError(t, err)
+	other, err := d.Open(1)
+	require.NoError(t, err)
+	unit := one.Info().Granularity
+	addresses, err := one.Reserve(unit)
+	require.NoError(t, err)
+	memory, err := one.CreatePhysical(unit)
+	require.NoError(t, err)
+	staging, err := one.Allocate(driver.Pinned, 4096)
+	require.NoError(t, err)
+	for value, peers := range []bool{true, false} {
+		require.NoError(t, one.Map(addresses, memory, peers))
+		require.NoError(t, one.Fill(0, addresses, byte(value)+1, 4096))
+		require.NoError(t, one.SynchronizeStream(0))
+		err := other.Fill(0, addresses, 9, 4096)
+		require.Equal(t, peers, err == nil, "%v", err)
+		require.NoError(t, other.SynchronizeStream(0))
+		require.NoError(t, one.Copy(0, driver.Copy{To: staging, From: addresses, Bytes: 4096}))
+		require.NoError(t, one.SynchronizeStream(0))
+		want := byte(9)
+		if !peers {
+			want = byte(value) + 1
+		}
+		require.Equal(t, want, region.BytesAt(uintptr(staging), 1)[0])
+		require.NoError(t, one.Unmap(addresses))
+	}
+	require.NoError(t, one.Free(driver.Pinned, staging))
+	require.NoError(t, one.DestroyPhysical(memory))
+	require.NoError(t, one.Release(addresses, unit))
 }

@@ -232,13 +232,36 @@ mmsb__cuda_outcome_t mmsb__cuda_destroy_physical(mmsb__cuda_device_t *device, ui
     CALL(cuMemRelease, physical);
 }
 
-mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical) {
+#define MOST_PEERS 63 /* of one device; others copy */
+
+/* The device, and those that can access it. */
+static mmsb__cuda_outcome_t users_of(const mmsb__cuda_device_t *device, int others, CUmemAccessDesc users[MOST_PEERS + 1],
+                                     size_t *count) {
+    mmsb__cuda_outcome_t outcome;
+    users[0] = (CUmemAccessDesc){.location = location_of(device->ordinal), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    *count = 1;
+    for (int ordinal = 0; ordinal < others && *count <= MOST_PEERS; ordinal++) {
+        CUdevice peer;
+        int can = 0;
+        if (!TRY(device->cuda, cuDeviceGet, &peer, ordinal) ||
+            (peer != device->ordinal && !TRY(device->cuda, cuDeviceCanAccessPeer, &can, peer, device->ordinal)))
+            return outcome;
+        if (can)
+            users[(*count)++] = (CUmemAccessDesc){.location = location_of(peer), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    }
+    return succeeded();
+}
+
+mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical, int others) {
     const mmsb__cuda_table_t *cuda = device->cuda;
-    CUmemAccessDesc access = {.location = location_of(device->ordinal), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc users[MOST_PEERS + 1];
+    size_t count;
     mmsb__cuda_outcome_t outcome = enter(device);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
-    if (TRY(cuda, cuMemMap, address, bytes, 0, physical, 0) && !TRY(cuda, cuMemSetAccess, address, bytes, &access, 1)) {
+    outcome = users_of(device, others, users, &count);
+    if (outcome.code == CUDA_SUCCESS && TRY(cuda, cuMemMap, address, bytes, 0, physical, 0) &&
+        !TRY(cuda, cuMemSetAccess, address, bytes, users, count)) {
         cuda->cuMemUnmap(address, bytes);
     }
     return leave(device, outcome);

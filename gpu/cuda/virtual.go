@@ -126,7 +126,7 @@ func (d *device) DestroyPhysical(physical driver.Physical) error {
 }
 
 // Map maps memory at addresses that are reserved and have none yet.
-func (d *device) Map(address driver.Address, physical driver.Physical) error {
+func (d *device) Map(address driver.Address, physical driver.Physical, peers bool) error {
 	if err := d.lockVirtual(); err != nil {
 		return err
 	}
@@ -145,8 +145,12 @@ func (d *device) Map(address driver.Address, physical driver.Physical) error {
 				length, start)
 		}
 	}
-	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes),
-		C.uint64_t(physical)); outcome.code != C.CUDA_SUCCESS {
+	others := 0
+	if peers {
+		others = d.driver.Count()
+	}
+	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical),
+		C.int(others)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "cannot map %d bytes at %#x", bytes, address)
 	}
 	d.virtual.mapped[address] = bytes

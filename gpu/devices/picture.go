@@ -122,8 +122,8 @@ func (r *Runtime) statisticsOf(p *picture.Picture) []picture.Entry {
 	return l
 }
 
-// poolStatistics: to the books, a block that a stream gives out again itself was neither given back nor given. So these are counted
-// in both.
+// poolStatistics: to the books, a block that a stream gives out again itself was neither given back nor given. So these are
+// counted in both.
 func (r *Runtime) poolStatistics(l *list, of *runtime.Pool, is *[pools]now) {
 	spaces, both := of.Flows()
 	flows := [pools]pool.Flow{all: both, small: spaces[pool.Small], large: spaces[pool.Large]}

@@ -107,8 +107,8 @@ type Device interface {
 	Info() Info
 	// MemoryInfo is the memory that is free for every process, and all there is, in bytes.
 	MemoryInfo() (free, total uint64, err error)
-	// CanReach says whether kernels of this device reach memory that AllocateOrdered of another one of the same driver gave.
-	// Copies always do.
+	// CanReach says whether kernels of this device reach memory of another one of the same driver, that AllocateOrdered gave or
+	// that was mapped for peers. Copies always do.
 	CanReach(ordinal int) bool
 
 	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may
@@ -135,8 +135,9 @@ type Device interface {
 	// CreatePhysical takes memory without an address; it ends when it is destroyed and no longer mapped.
 	CreatePhysical(bytes uint64) (Physical, error)
 	DestroyPhysical(physical Physical) error
-	// Map puts the whole of physical at an address of a reserved range, for reading and writing by this device.
-	Map(address Address, physical Physical) error
+	// Map puts the whole of physical at an address of a reserved range, for reading and writing by kernels of this device; peers:
+	// and by those of every other one of the driver that can reach it.
+	Map(address Address, physical Physical, peers bool) error
 	// Unmap takes away what was mapped at the address. No work that uses it may be queued or running.
 	Unmap(address Address) error
 

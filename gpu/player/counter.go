@@ -101,11 +101,11 @@ func (c *counter) DestroyPhysical(physical driver.Physical) error {
 }
 
 // Map counts.
-func (c *counter) Map(address driver.Address, physical driver.Physical) error {
+func (c *counter) Map(address driver.Address, physical driver.Physical, peers bool) error {
 	c.mutex.Lock()
 	c.calls.Mapped++
 	c.mutex.Unlock()
-	return c.Device.Map(address, physical)
+	return c.Device.Map(address, physical, peers)
 }
 
 // Unmap counts.

@@ -21,8 +21,8 @@ import (
 // Options are a configuration, how it is played, and who watches.
 type Options struct {
 	Pool *pool.Options // nil: the device's own stream-ordered memory
-	// Threads: each recorded thread is one. Each makes its calls in their order; a free waits for its block's allocation. Else one
-	// makes all calls in the recorded order.
+	// Threads: each recorded thread is one. Each makes its calls in their order; a free waits for its block's allocation. Else
+	// one makes all calls in the recorded order.
 	Threads bool
 	// Speed is how often faster than recorded the calls come, none before its time; 0: as fast as they can.
 	Speed    float64

@@ -28,6 +28,7 @@ type Pool struct {
 	books  *pool.Pool
 	log    *Log                                         // nil = none
 	whole  *wholeSource                                 // nil: segments are virtual memory
+	peers  bool                                         // kernels of other devices reach segments
 	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
@@ -63,10 +64,14 @@ func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%i
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	p := &Pool{host: host, device: device, ledger: ledger, mapped: make(map[driver.Address]driver.Physical),
+	p := &Pool{host: host, device: device, ledger: ledger, peers: options.Peers, mapped: make(map[driver.Address]driver.Physical),
 		torn: make(map[driver.Address]driver.Physical)}
 	if options.Origin == pool.Automatic && !CanPool(info) {
 		options.Origin = pool.Plain
+	}
+	if options.Peers && options.Origin == pool.Plain {
+		return nil, status.Errorf(status.Unsupported, "device %d (%s) cannot give other devices memory of source:plain",
+			info.Ordinal, info.Name)
 	}
 	if options.Origin.Whole() {
 		var err error
@@ -351,7 +356,7 @@ func (p *poolSource) backSegment(address driver.Address) error {
 		}
 		p.made.Add(1)
 	}
-	if err := p.device.Map(address, physical); err != nil {
+	if err := p.device.Map(address, physical, p.peers); err != nil {
 		p.idle = append(p.idle, physical)
 		return err
 	}
@@ -395,7 +400,7 @@ func (p *poolSource) mend(segments []driver.Address) (first error) {
 		if !is {
 			continue
 		}
-		if err := p.device.Map(segment, physical); err != nil {
+		if err := p.device.Map(segment, physical, p.peers); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}

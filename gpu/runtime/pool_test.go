@@ -135,7 +135,8 @@ func TestAPoolWhoseDriverFails(t *testing.T) {
 	}
 }
 
-// agree compares what the books say has memory with what is mapped, and with what the device has given but for what was taken before.
+// agree compares what the books say has memory with what is mapped, and with what the device has given, but for what was taken
+// before.
 func (w *world) agree(t testing.TB, before uint64) {
 	p := w.runtime.Pool()
 	require.NoError(t, p.Check())

@@ -55,6 +55,7 @@ type block struct {
 	owner       *device // who took it
 	kind        driver.Memory
 	physical    *physical    // what is mapped here by hand
+	peers       bool         // kernels of other devices reach that, too
 	reservation *reservation // where it is mapped
 	history     *history     // nil where order is not checked
 }

@@ -416,7 +416,7 @@ func (p *physical) endIfUnused() {
 }
 
 // Map puts physical memory at a reserved address.
-func (d *device) Map(address driver.Address, handle driver.Physical) error {
+func (d *device) Map(address driver.Address, handle driver.Physical, peers bool) error {
 	if err := d.enterWhole(Map, uint64(address)); err != nil {
 		return err
 	}
@@ -437,7 +437,7 @@ func (d *device) Map(address driver.Address, handle driver.Physical) error {
 	}
 	a.enter(&block{
 		address: address, slot: p.bytes, arena: a, owner: d, state: live, bytes: p.bytes, physical: p, history: p.block.history,
-		reservation: r,
+		reservation: r, peers: peers,
 	})
 	r.mapped++
 	p.mapped++

@@ -70,6 +70,10 @@ func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {
 			return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: no memory at 0x%x",
 				t.bytes, uint64(t.address), uint64(at))
 		}
+		if call == Launch && b.physical != nil && b.owner != d && !b.peers {
+			return nil, status.Errorf(status.Unsupported, "kernels of %s cannot access what is mapped at 0x%x for %s alone",
+				d.info.Name, uint64(b.address), b.owner.info.Name)
+		}
 		from := uint64(at - b.address)
 		to := min(b.bytes, from+left)
 		// Only what is mapped by hand goes on in the next block.

@@ -83,7 +83,7 @@ POOL_LAYERS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="Pool|Stack",
-    sound=("Pool|Stack", "^TestAPoolWhoseDriverFailsTwice$", "^TestMemoryThatDoesNotEnd$"),
+    sound=("Pool|Stack", "^TestAPoolWhoseDriverFailsTwice$", "^TestPeers", "^TestMemoryThatDoesNotEnd$"),
     mutants=(
         Mutant(
             "wait-not-queued", "a stream does not wait for the stream whose memory it was given",
@@ -109,6 +109,16 @@ POOL_LAYERS = Go(
         Mutant(
             "physical-lost", "memory that could not be mapped is forgotten",
             "poolSource.backSegment", "p.idle = append(p.idle, physical)\n\t\treturn err", "return err",
+        ),
+        Mutant(
+            "moved-for-one", "other devices do not reach a segment that was mapped again",
+            "poolSource.mend", "p.device.Map(segment, physical, p.peers)", "p.device.Map(segment, physical, false)",
+            mode="^TestPeers",
+        ),
+        Mutant(
+            "backed-for-one", "other devices do not reach segments of a pool for peers",
+            "poolSource.backSegment", "p.device.Map(address, physical, p.peers)", "p.device.Map(address, physical, false)",
+            mode="^TestPeers",
         ),
         Mutant(
             "torn-is-idle", "memory that could not be mapped again serves other segments",

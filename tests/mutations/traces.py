@@ -10,7 +10,10 @@ TRACES = Go(
     folders=("core/trace",),
     package="core/trace",
     mode="^TestFilesOfAnotherWriter$|^TestLines|^TestSnapshots$|^TestSegments",
-    sound=("^TestFiles|^TestLines|^TestS|^TestT|^TestPlaces|^TestColumns|^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",),
+    sound=(
+        "^TestFiles|^TestLines|^TestS|^TestT|^TestPlaces|^TestColumns",
+        "^TestWays|^TestALost|^TestPickles|^TestValues|^TestWhatAPickle",
+    ),
     mutants=(
         Mutant(
             "taken-twice", "a block is taken where another one is live",
@@ -37,7 +40,8 @@ TRACES = Go(
         ),
         Mutant(
             "requested-is-completed", "a block of PyTorch's ends when its free is requested",
-            "builder.pytorchEvent", "if e.means == playsNothing", 'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
+            "builder.pytorchEvent", "if e.means == playsNothing",
+            'if action == "free_requested" {\n\t\te.means = givesBlock\n\t}\n'
             "\tif e.means == playsNothing",
         ),
         Mutant(
@@ -124,7 +128,8 @@ REPLAYS = Go(
         ),
         Mutant(
             "not-awaited", "a free is made before its block is there",
-            "player.play", "e.Free && p.blocks[e.Block].Handle.Load() == 0", "e.Free && p.blocks[e.Block].Handle.Load() == 0 && false",
+            "player.play", "e.Free && p.blocks[e.Block].Handle.Load() == 0",
+            "e.Free && p.blocks[e.Block].Handle.Load() == 0 && false",
             mode="^TestThreads",
         ),
         Mutant(

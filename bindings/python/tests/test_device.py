@@ -407,6 +407,13 @@ def test_everything_ends_with_its_context() -> None:
     assert repr(stream) == "<mmsb.Stream closed>"
 
 
+def test_a_pool_for_peers(sim: mmsb.Context) -> None:
+    with sim.create_runtime(pool="peers:true") as runtime, runtime.stream() as stream:
+        assert stream.allocate(1000).free() is False
+    with pytest.raises(mmsb.UnsupportedError, match="source:plain"):
+        sim.create_runtime(pool="peers:true,source:plain")
+
+
 def test_memory_stats_have_pytorchs_names(sim: mmsb.Context) -> None:
     with sim.create_runtime(pool="") as runtime, runtime.stream() as stream:
         block = stream.allocate(1000)

@@ -98,6 +98,7 @@ var behaviours = []behaviour{
 	{name: "copies between devices", run: copiesBetweenDevices, devices: 2},
 	{name: "events order devices", run: ordersDevices, devices: 2},
 	{name: "keeps devices apart", run: keepsDevicesApart, devices: 2},
+	{name: "devices reach memory mapped for them", run: reachesMapped, devices: 2, needs: virtual},
 	{name: "is used by many goroutines", run: manyGoroutines},
 }
 
@@ -445,19 +446,38 @@ func mapsMemory(s *subject) {
 	s.Zero(uint64(addresses) % unit)
 	memory, err := s.device.CreatePhysical(2 * unit)
 	s.NoError(err)
-	s.NoError(s.device.Map(addresses+driver.Address(unit), memory))
+	s.NoError(s.device.Map(addresses+driver.Address(unit), memory, false))
 	content := noise(5000, 1)
 	s.put(s.device, s.stream, addresses+driver.Address(unit)+100, content)
 	s.Equal(content, s.get(s.device, s.stream, addresses+driver.Address(unit)+100, 5000))
 	s.fails(status.InvalidArgument, s.device.Release(addresses, 4*unit), "something is mapped")
 	s.NoError(s.device.Unmap(addresses + driver.Address(unit)))
 	// The memory keeps its bytes when it is mapped elsewhere.
-	s.NoError(s.device.Map(addresses, memory))
+	s.NoError(s.device.Map(addresses, memory, false))
 	s.Equal(content, s.get(s.device, s.stream, addresses+100, 5000))
 	s.NoError(s.device.DestroyPhysical(memory), "it stays until it is no longer mapped")
 	s.Equal(content, s.get(s.device, s.stream, addresses+100, 5000))
 	s.NoError(s.device.Unmap(addresses))
 	s.NoError(s.device.Release(addresses, 4*unit))
+}
+
+func reachesMapped(s *subject) {
+	other := s.open(1)
+	unit := s.info.Granularity
+	addresses, err := s.device.Reserve(unit)
+	s.NoError(err)
+	memory, err := s.device.CreatePhysical(unit)
+	s.NoError(err)
+	stream := s.newStream(other)
+	for round := range byte(2) { // mapped anew, it is again
+		s.NoError(s.device.Map(addresses, memory, true))
+		s.NoError(other.Fill(stream, addresses, 7+round, 4096))
+		s.NoError(other.SynchronizeStream(stream))
+		s.Equal(bytes.Repeat([]byte{7 + round}, 4096), s.get(s.device, s.stream, addresses, 4096))
+		s.NoError(s.device.Unmap(addresses))
+	}
+	s.NoError(s.device.DestroyPhysical(memory))
+	s.NoError(s.device.Release(addresses, unit))
 }
 
 func growsMapped(s *subject) {
@@ -469,7 +489,7 @@ func growsMapped(s *subject) {
 		memory, err := s.device.CreatePhysical(unit)
 		s.NoError(err)
 		pieces = append(pieces, memory)
-		s.NoError(s.device.Map(addresses+driver.Address(i*unit), memory))
+		s.NoError(s.device.Map(addresses+driver.Address(i*unit), memory, false))
 	}
 	content := noise(2*unit, 1)
 	s.put(s.device, s.stream, addresses+driver.Address(unit/2), content)
@@ -495,17 +515,17 @@ func refusesMappings(s *subject) {
 	s.NoError(err)
 	memory, err := s.device.CreatePhysical(unit)
 	s.NoError(err)
-	s.fails(status.InvalidHandle, s.device.Map(addresses, memory+1<<40), "unknown memory")
-	s.fails(status.InvalidArgument, s.device.Map(addresses+1, memory), "not aligned")
-	s.fails(status.InvalidArgument, s.device.Map(addresses+driver.Address(2*unit), memory), "not reserved")
+	s.fails(status.InvalidHandle, s.device.Map(addresses, memory+1<<40, false), "unknown memory")
+	s.fails(status.InvalidArgument, s.device.Map(addresses+1, memory, false), "not aligned")
+	s.fails(status.InvalidArgument, s.device.Map(addresses+driver.Address(2*unit), memory, false), "not reserved")
 	s.fails(status.InvalidArgument, s.device.Unmap(addresses), "nothing is mapped")
-	s.NoError(s.device.Map(addresses, memory))
-	s.fails(status.InvalidArgument, s.device.Map(addresses, memory), "something is mapped")
+	s.NoError(s.device.Map(addresses, memory, false))
+	s.fails(status.InvalidArgument, s.device.Map(addresses, memory, false), "something is mapped")
 	s.NoError(s.device.Unmap(addresses))
 	s.fails(status.InvalidArgument, s.device.Unmap(addresses), "twice")
 	s.NoError(s.device.DestroyPhysical(memory))
 	s.fails(status.InvalidHandle, s.device.DestroyPhysical(memory), "twice")
-	s.fails(status.InvalidHandle, s.device.Map(addresses, memory), "destroyed")
+	s.fails(status.InvalidHandle, s.device.Map(addresses, memory, false), "destroyed")
 	s.fails(status.InvalidArgument, s.device.Release(addresses, unit), "half of it")
 	s.NoError(s.device.Release(addresses, 2*unit))
 	s.fails(status.InvalidArgument, s.device.Release(addresses, 2*unit), "twice")
@@ -527,7 +547,7 @@ func unsupported(s *subject) {
 		s.fails(status.Unsupported, err)
 		_, err = s.device.CreatePhysical(2 << 20)
 		s.fails(status.Unsupported, err)
-		s.fails(status.Unsupported, s.device.Map(2<<20, 1))
+		s.fails(status.Unsupported, s.device.Map(2<<20, 1, false))
 		s.fails(status.Unsupported, s.device.Unmap(2<<20))
 		s.fails(status.Unsupported, s.device.Release(2<<20, 2<<20))
 	}

@@ -66,6 +66,7 @@ struct block {
     enum kind kind;
     enum state state;
     bool accessible;
+    unsigned users; /* of a MAPPED one: a bit for each device that may reach it */
     int ordinal;
     CUmemoryPool pool;
     struct physical *physical;
@@ -350,6 +351,8 @@ static bool reachable(int ordinal, uintptr_t address, size_t bytes) {
         if (!block->accessible || block->state == CACHED)
             return false;
         if (block->kind == ORDERED && !(block->pool->users >> ordinal & 1))
+            return false;
+        if (block->kind == MAPPED && !(block->users >> ordinal & 1))
             return false;
         if (block->kind == REGISTERED && block->address + block->bytes < stop)
             return true;
@@ -1093,9 +1096,16 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmem
 EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
     BEGIN_IN_CONTEXT(cuMemSetAccess);
     struct block *block = block_at(address);
-    if (block == NULL || block->kind != MAPPED || block->bytes != bytes || count != 1 ||
-        access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || access->location.id != block->ordinal)
+    if (block == NULL || block->kind != MAPPED || block->bytes != bytes || count == 0)
         return end(CUDA_ERROR_INVALID_VALUE);
+    unsigned users = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE || access[i].location.id < 0 ||
+            access[i].location.id >= set.count)
+            return end(CUDA_ERROR_INVALID_VALUE);
+        users |= 1u << access[i].location.id;
+    }
+    block->users = users;
     block->accessible = true;
     if (mprotect((void *)block->address, bytes, PROT_READ | PROT_WRITE) != 0)
         abort();

@@ -85,11 +85,11 @@ the device's own stream-ordered memory, which a simulated device has in its own 
 and --tune tries all combinations of slack 0.01, 0.05 and 0.2, large_segment_size_mb 2, 20 and 128, and roundup_power2_divisions
 none and 8: the best has the fewest failures, then the least reserved, then the least time.
 
-The calls are made as programs in C make them, one after the other and as fast as they can; hits are allocations that did not enter
-Go. With --threads each recorded thread is one, which makes its calls in their order; a free waits for its allocation. --speed 1
-lets no call come before its recorded time, and --speed 10 makes that ten times faster. The time for a call is without such waits.
-No work is queued on the streams. A simulated device takes memory of the host only where it is written, which a replay does not.
-Ctrl-C ends it without a result.`,
+The calls are made as programs in C make them, one after the other and as fast as they can; hits are allocations that did not
+enter Go. With --threads each recorded thread is one, which makes its calls in their order; a free waits for its allocation.
+--speed 1 lets no call come before its recorded time, and --speed 10 makes that ten times faster. The time for a call is without
+such waits. No work is queued on the streams. A simulated device takes memory of the host only where it is written, which a
+replay does not. Ctrl-C ends it without a result.`,
 		Example: "  mmsb memory replay app.csv\n  mmsb memory replay snapshot.pickle slack:0.02 --memory 24GiB\n" +
 			"  mmsb memory replay app.csv --compare default large_segment_size_mb:128 none\n" +
 			"  mmsb memory replay app.csv --threads --speed 1\n  mmsb memory replay snapshot.pickle --tune --json",
@@ -312,7 +312,8 @@ func (p *replays) head(show sizes) {
 func (p *replays) list(show sizes) {
 	p.head(show)
 	r := &p.results[0]
-	list(p.out, "settings", shown(r.Configuration), "calls", decimal(r.Calls)+", "+decimal(r.Hits)+" hits, "+decimal(r.Failures)+" failed",
+	list(p.out, "settings", shown(r.Configuration),
+		"calls", decimal(r.Calls)+", "+decimal(r.Hits)+" hits, "+decimal(r.Failures)+" failed",
 		"time", duration(r.Nanoseconds)+", "+perCall(r)+" ns a call",
 		"peak reserved", show.of(r.Reserved), "peak live", show.of(r.Live), "ratio", ratio(r),
 		"driver calls", fmt.Sprintf("%d: %d created, %d destroyed, %d mapped, %d unmapped, %d allocations, %d frees",
@@ -326,12 +327,12 @@ func (p *replays) list(show sizes) {
 func (p *replays) table(show sizes, tune bool) {
 	p.head(show)
 	_ = p.out.WriteByte('\n')
-	t := newTable(p.out, "CONFIGURATION", ">TIME", ">NS/CALL", ">HITS", ">RESERVED", ">LIVE", ">RATIO", ">DRIVER CALLS", ">RETRIES",
-		">WAITS", ">FAILURES")
+	t := newTable(p.out, "CONFIGURATION", ">TIME", ">NS/CALL", ">HITS", ">RESERVED", ">LIVE", ">RATIO", ">DRIVER CALLS",
+		">RETRIES", ">WAITS", ">FAILURES")
 	for at := range p.results {
 		r := &p.results[at]
-		t.add(shown(r.Configuration), duration(r.Nanoseconds), perCall(r), decimal(r.Hits), show.of(r.Reserved), show.of(r.Live), ratio(r),
-			decimal(r.DriverCalls), decimal(r.Retries), decimal(r.Waits), decimal(r.Failures))
+		t.add(shown(r.Configuration), duration(r.Nanoseconds), perCall(r), decimal(r.Hits), show.of(r.Reserved), show.of(r.Live),
+			ratio(r), decimal(r.DriverCalls), decimal(r.Retries), decimal(r.Waits), decimal(r.Failures))
 	}
 	t.finish()
 	if tune {
