@@ -81,9 +81,8 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 	if g.find(parent, child) != 0 {
 		return status.Errorf(status.AlreadyExists, "%s already depends on %s", g.name(child), g.name(parent))
 	}
-	if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 }); path != nil {
-		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
-			g.name(child), g.name(parent), g.describe(append(path, child)))
+	if err := g.Allows(parent, child); err != nil {
+		return err
 	}
 	if g.hidden > 0 {
 		if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 || hidden != by }); path != nil {
@@ -93,6 +92,15 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 		}
 	}
 	g.append(parent, child)
+	return nil
+}
+
+// Allows says whether child can depend on parent. Errors: InvalidArgument (it would close a cycle, which the text names).
+func (g *Graph) Allows(parent, child uint32) error {
+	if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 }); path != nil {
+		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
+			g.name(child), g.name(parent), g.describe(append(path, child)))
+	}
 	return nil
 }
 

@@ -88,6 +88,53 @@ func handles(indices []uint32) []uint64 {
 	return pages
 }
 
+// withGraph shows work the dependencies of a page's context; false where the page has ended.
+func withGraph(page uint64, work func(all *graph.Graph, index uint32)) bool {
+	index := native.Index(page)
+	c := contextOf(index)
+	if c == nil {
+		return false
+	}
+	c.dependencies.Lock()
+	defer c.dependencies.Unlock()
+	if native.RecordAt(index).LoadState()>>native.IndexBits != page>>native.IndexBits {
+		return false
+	}
+	work(c.dependencies.graph, index)
+	return true
+}
+
+// parentsOf puts pages and their parents into all, one page behind the other, and returns how many handles that is. It waits for
+// no page.
+func parentsOf(pages, all, counts []uint64) (needed int) {
+	for i, page := range pages {
+		found := []uint64{page}
+		if native.RecordAt(native.Index(page)).Side != 0 { // as pages with dependencies have
+			withGraph(page, func(all *graph.Graph, index uint32) { found = append(found, handles(all.Parents(index))...) })
+		}
+		counts[i] = uint64(len(found) - 1)
+		if needed < len(all) {
+			copy(all[needed:], found)
+		}
+		needed += len(found)
+	}
+	return needed
+}
+
+// checkCycle says whether the first of the pages can depend on the others. It waits for no page.
+func checkCycle(pages []uint64) (err error) {
+	for _, parent := range pages[1:] {
+		if contextOf(native.Index(parent)) != contextOf(native.Index(pages[0])) {
+			continue // dependencies are between pages of one context
+		}
+		withGraph(pages[0], func(all *graph.Graph, index uint32) { err = all.Allows(native.Index(parent), index) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // DependencyOrder is all pages with dependencies, parents before children.
 func (c *Context) DependencyOrder() []uint64 {
 	c.dependencies.Lock()
