@@ -205,6 +205,10 @@ static mmsb__lane_t *lane_for(uint64_t handle) {
         mmsb__thread_fail();
         return NULL;
     }
+    if (handle == 0) { /* as lanes without a buffer have */
+        handle_fail(handle);
+        return NULL;
+    }
     mmsb__lane_t **link = &self->lanes, *lane;
     for (; (lane = *link); link = &lane->next_of_thread) {
         if (__atomic_load_n(&lane->handle, __ATOMIC_RELAXED) == handle)

@@ -132,7 +132,7 @@ static inline void mmsb__lane_push(mmsb__lane_t *lane, uint64_t tail) {
 /* Enqueues without a call to another function: 1, or 0 with nothing done. */
 static inline int mmsb__commands_enqueue_fast(uint64_t handle, uint64_t page, const mmsb_page_t *dependencies, size_t count) {
     mmsb__lane_t *lane = mmsb__self ? mmsb__self->lanes : NULL;
-    if (MMSB__UNLIKELY(!lane || count >= MMSB__COMMAND_PAGES))
+    if (MMSB__UNLIKELY(!lane || count >= MMSB__COMMAND_PAGES || handle == 0)) /* as lanes without a buffer have */
         return 0;
     if (MMSB__UNLIKELY(!mmsb__state_is(mmsb__state_load(mmsb__record_of(page)), page)))
         return 0;
