@@ -88,20 +88,22 @@ func handles(indices []uint32) []uint64 {
 	return pages
 }
 
-// withGraph shows work the dependencies of a page's context; false where the page has ended.
-func withGraph(page uint64, work func(all *graph.Graph, index uint32)) bool {
-	index := native.Index(page)
-	c := contextOf(index)
+// withGraph shows work the dependencies of a page's context. Pages that have ended have none.
+func withGraph(page uint64, work func(all *graph.Graph, index uint32)) {
+	c := contextOf(native.Index(page))
 	if c == nil {
-		return false
+		return
 	}
 	c.dependencies.Lock()
 	defer c.dependencies.Unlock()
-	if native.RecordAt(index).LoadState()>>native.IndexBits != page>>native.IndexBits {
-		return false
+	if lives(page) {
+		work(c.dependencies.graph, native.Index(page))
 	}
-	work(c.dependencies.graph, index)
-	return true
+}
+
+// lives says whether a handle is that of the page on its record now.
+func lives(page uint64) bool {
+	return native.RecordAt(native.Index(page)).LoadState()>>native.IndexBits == page>>native.IndexBits
 }
 
 // parentsOf puts pages and their parents into all, one page behind the other, and returns how many handles that is. It waits for
@@ -123,16 +125,14 @@ func parentsOf(pages, all, counts []uint64) (needed int) {
 
 // checkCycle says whether the first of the pages can depend on the others. It waits for no page.
 func checkCycle(pages []uint64) (err error) {
-	for _, parent := range pages[1:] {
-		if contextOf(native.Index(parent)) != contextOf(native.Index(pages[0])) {
-			continue // dependencies are between pages of one context
+	withGraph(pages[0], func(all *graph.Graph, child uint32) {
+		for _, parent := range pages[1:] { // dependencies are between pages of one context
+			if err == nil && lives(parent) && contextOf(native.Index(parent)) == contextOf(child) {
+				err = all.Allows(native.Index(parent), child)
+			}
 		}
-		withGraph(pages[0], func(all *graph.Graph, index uint32) { err = all.Allows(native.Index(parent), index) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return err
 }
 
 // DependencyOrder is all pages with dependencies, parents before children.
