@@ -1046,9 +1046,10 @@ MMSB_API mmsb_status_t mmsb_group_rollback(mmsb_context_t context);
  *              command that finds no byte to copy changes nothing. Without a list the dependencies are the page's parents
  *              (mmsb_page_parents), as they are when the command is executed.
  * Order        The commands that one thread enqueues are executed in that order, each after the one before is done. Those of
- *              different threads have no order among each other. When a thread has ended, another one may go on in its ring.
+ *              different threads have no order among each other.
  * Bounded      Each thread has a ring of its own of capacity commands in each buffer that it uses. Where it is full, a call waits
- *              for space as long as its timeout_ns says: 0 = MMSB_E_WOULD_BLOCK at once.
+ *              for space as long as its timeout_ns says: 0 = MMSB_E_WOULD_BLOCK at once. When a thread has ended and its commands
+ *              are executed, the next new thread has its ring.
  * Executed     by workers, threads of the library, which sleep while there is nothing to do; or, with workers 0, on the threads
  *              that call mmsb_commands_wait, _drain or _close. There a command is a change of that thread, and belongs to the
  *              group that it has open; a page that belongs to a group of another thread is MMSB_E_BUSY.

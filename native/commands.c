@@ -21,8 +21,9 @@ static uint64_t lane_bytes;
 
 enum {
     BATCH = 64,    /* commands that are taken from a lane at once */
-    AHEAD = 12,    /* how many before its turn the records of a command are fetched */
-    NEAR = 6,      /* and their bytes and masks, which records name */
+    AHEAD = 12,    /* how many before its turn the records of a command are fetched, */
+    NEAR = 7,      /* the masks and first bytes that they name, */
+    NEXT = 3,      /* and the bytes that masks name */
     KNOWN = 512,   /* handles of parents that a batch has space for */
     FAILURES = 256 /* that wait to be read */
 };
@@ -160,9 +161,9 @@ static uint64_t slots_for(uint64_t capacity) {
 
 /* A lane for this thread, which has none in the buffer. Under lanes_lock. */
 static mmsb__lane_t *lane_attach(mmsb__commands_t *commands, uint64_t handle, mmsb__thread_t *self) {
-    /* One whose thread has ended: what this thread enqueues comes behind what is left there. */
+    /* One whose thread has ended, and of whose commands none is left: else the thread would begin with less than its capacity. */
     for (mmsb__lane_t *lane = commands->lanes; lane; lane = lane->next) {
-        if (lane->producer == 0) {
+        if (lane->producer == 0 && __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE) == lane->tail) {
             lane->producer = self->owner;
             lane->next_of_thread = self->lanes;
             return self->lanes = lane;
@@ -427,24 +428,6 @@ static inline const uint64_t *pages_of(const mmsb__command_t *command, const par
     return command->count < MMSB__COMMAND_PAGES ? command->pages : command->all;
 }
 
-static inline void prefetch_records(const uint64_t *pages, size_t count) {
-    __builtin_prefetch(mmsb__record_of(pages[0]), 1);
-    for (size_t i = 1; i <= count && i < MMSB__COMMAND_PAGES; i++)
-        __builtin_prefetch(mmsb__record_of(pages[i]), 1);
-}
-
-/* Any address can be fetched from: the records are read without a lock. */
-static inline void prefetch_bytes(const uint64_t *pages, size_t count) {
-    const mmsb__record_t *record = mmsb__record_of(pages[0]);
-    __builtin_prefetch(mmsb__record_bytes(record), 1);
-    __builtin_prefetch(mmsb__locator_address(__atomic_load_n(&record->mask_locator, __ATOMIC_RELAXED)), 1);
-    for (size_t i = 1; i <= count && i < MMSB__COMMAND_PAGES; i++) {
-        record = mmsb__record_of(pages[i]);
-        __builtin_prefetch(mmsb__record_bytes(record));
-        __builtin_prefetch(mmsb__locator_address(__atomic_load_n(&record->mask_locator, __ATOMIC_RELAXED)));
-    }
-}
-
 static int stops(const mmsb__commands_t *commands, uint64_t handle) {
     return __atomic_load_n(&commands->cancels, __ATOMIC_RELAXED) ||
            __atomic_load_n(&commands->handle, __ATOMIC_RELAXED) != handle || mmsb__gate != MMSB_OK;
@@ -481,6 +464,18 @@ static inline void forget(const mmsb__command_t *command) {
         free(command->all);
 }
 
+/* Fetches what commands behind one need: first their records, then what records name, then the bytes that masks name. */
+static inline void fetch_ahead(const mmsb__lane_t *lane, uint64_t position, uint32_t left, uint32_t i, const parents_t *parents) {
+    size_t more;
+    const uint64_t *pages;
+    if (AHEAD < left && (pages = pages_of(&lane->slots[(position + AHEAD) & lane->mask], parents, i + AHEAD, &more)))
+        mmsb__propagate_fetch_records(pages, more);
+    if (NEAR < left && (pages = pages_of(&lane->slots[(position + NEAR) & lane->mask], parents, i + NEAR, &more)))
+        mmsb__propagate_fetch_masks(pages, more);
+    if (NEXT < left && (pages = pages_of(&lane->slots[(position + NEXT) & lane->mask], parents, i + NEXT, &more)))
+        mmsb__propagate_fetch_bytes(pages, more);
+}
+
 /* Executes the oldest commands of a lane that nobody else drains, at most limit: how many. */
 static uint64_t drain_lane(mmsb__commands_t *commands, uint64_t handle, mmsb__lane_t *lane, uint64_t limit, uint32_t owner) {
     parents_t parents;
@@ -492,12 +487,7 @@ static uint64_t drain_lane(mmsb__commands_t *commands, uint64_t handle, mmsb__la
     uint32_t i = 0;
     for (; i < count && !stops(commands, handle); i++) {
         const mmsb__command_t *command = &lane->slots[(head + i) & lane->mask];
-        size_t more;
-        const uint64_t *pages;
-        if (i + AHEAD < count && (pages = pages_of(&lane->slots[(head + i + AHEAD) & lane->mask], &parents, i + AHEAD, &more)))
-            prefetch_records(pages, more);
-        if (i + NEAR < count && (pages = pages_of(&lane->slots[(head + i + NEAR) & lane->mask], &parents, i + NEAR, &more)))
-            prefetch_bytes(pages, more);
+        fetch_ahead(lane, head + i, count - i, i, &parents);
         execute_at(commands, lane, command, &parents, i, owner);
         forget(command);
         __atomic_store_n(&lane->head, head + i + 1, __ATOMIC_RELEASE);

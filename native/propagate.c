@@ -16,6 +16,40 @@ static inline uint64_t words_of(uint64_t size) {
     return (size + 63) / 64;
 }
 
+/* The first word from one on that is not 0, of so many; most masks have few. */
+static inline uint64_t first_word(const uint64_t *mask, uint64_t from, uint64_t words) {
+    for (; from < words && from % 8 != 0; from++) {
+        if (mask[from] != 0)
+            return from;
+    }
+    while (from + 8 <= words && (mask[from] | mask[from + 1] | mask[from + 2] | mask[from + 3] | mask[from + 4] | mask[from + 5] |
+                                 mask[from + 6] | mask[from + 7]) == 0)
+        from += 8;
+    while (from < words && mask[from] == 0)
+        from++;
+    return from;
+}
+
+/* Others may be writing the masks that this looks at: what it reads decides nothing but what is fetched. */
+__attribute__((no_sanitize_thread, no_sanitize_address)) void mmsb__propagate_fetch_far(const uint64_t *pages, size_t count) {
+    const mmsb__record_t *to = mmsb__record_of(pages[0]);
+    for (size_t i = 1; i <= mmsb__propagate_fetched(count); i++) {
+        const mmsb__record_t *from = mmsb__record_of(pages[i]);
+        const uint64_t size = __atomic_load_n(&from->size, __ATOMIC_RELAXED), words = size < 4096 ? words_of(size) : 64;
+        if (__atomic_load_n(&from->mask_locator, __ATOMIC_RELAXED) == 0)
+            continue;
+        const uint64_t *mask = (const uint64_t *)(const void *)mmsb__propagate_mask(from);
+        uint64_t first = 0;
+        while (first < words && __atomic_load_n(&mask[first], __ATOMIC_RELAXED) == 0)
+            first++;
+        for (uint64_t at = 64 * first; at <= 64 * first + 64 && first < words; at += 64) {
+            __builtin_prefetch(mmsb__record_bytes(to) + at, 1);
+            __builtin_prefetch(mmsb__record_bytes(from) + at);
+        }
+        __builtin_prefetch(mmsb__propagate_mask(to) + 8 * first, 1);
+    }
+}
+
 /* Copies the bytes of a page of the same size that its change mask has, and marks them in the mask of the page that gets them.
  * Bits of a mask behind the end of its page are 0, and its memory is whole words. 0: there were none. */
 static inline int copy_masked(mmsb__record_t *to, const mmsb__record_t *from) {
@@ -27,16 +61,21 @@ static inline int copy_masked(mmsb__record_t *to, const mmsb__record_t *from) {
     const uint64_t *mask = (const uint64_t *)(const void *)mmsb__locator_address(from->mask_locator);
     const uint64_t size = to->size, words = words_of(size);
     uint64_t first = words, last = 0;
-    for (uint64_t i = 0; i < words; i++) {
+    for (uint64_t i = first_word(mask, 0, words); i < words; i = first_word(mask, i + 1, words)) {
         const uint64_t word = mask[i];
-        if (word == 0)
-            continue;
         if (MMSB__LIKELY(word == ~UINT64_C(0))) {
             memcpy(bytes + 64 * i, source + 64 * i, 64);
             changed[i] = word;
         } else {
-            const uint64_t length = size - 64 * i < 64 ? size - 64 * i : 64;
-            mmsb__bytes.blend_bits(bytes + 64 * i, (const uint8_t *)&mask[i], source + 64 * i, length, (uint8_t *)&changed[i]);
+            const uint64_t begin = (uint64_t)__builtin_ctzll(word), run = word >> begin;
+            if ((run & (run + 1)) == 0) { /* most are one run */
+                memcpy(bytes + 64 * i + begin, source + 64 * i + begin, 64 - begin - (uint64_t)__builtin_clzll(word));
+                changed[i] |= word;
+            } else {
+                const uint64_t length = size - 64 * i < 64 ? size - 64 * i : 64;
+                mmsb__bytes.blend_bits(bytes + 64 * i, (const uint8_t *)&mask[i], source + 64 * i, length,
+                                       (uint8_t *)&changed[i]);
+            }
         }
         first = first < i ? first : i;
         last = i;

@@ -276,7 +276,15 @@ func other(list int) int { return 1 - list }
 
 func (g *Graph) list(node uint32, list int) []uint32 {
 	head := g.nodes[node]
-	nodes := make([]uint32, 0, head.length[list])
+	return g.appendList(make([]uint32, 0, head.length[list]), head, list)
+}
+
+// AppendParents appends what Parents lists.
+func (g *Graph) AppendParents(to []uint32, node uint32) []uint32 {
+	return g.appendList(to, g.nodes[node], parents)
+}
+
+func (g *Graph) appendList(nodes []uint32, head head, list int) []uint32 {
 	for index := head.oldest[list]; index != 0; index = g.edges[index].next[list] {
 		if g.edges[index].hidden == 0 {
 			nodes = append(nodes, g.edges[index].ends[other(list)])

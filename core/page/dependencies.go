@@ -83,9 +83,14 @@ func neighbours(page uint64, of func(all *graph.Graph, index uint32) []uint32) (
 func handles(indices []uint32) []uint64 {
 	pages := make([]uint64, len(indices))
 	for i, index := range indices {
-		pages[i] = native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+		pages[i] = handleOf(index)
 	}
 	return pages
+}
+
+// handleOf is that of the page that lives on a record.
+func handleOf(index uint32) uint64 {
+	return native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
 }
 
 // withGraph shows work the dependencies of a page's context. Pages that have ended have none.
@@ -109,16 +114,25 @@ func lives(page uint64) bool {
 // parentsOf puts pages and their parents into all, one page behind the other, and returns how many handles that is. It waits for
 // no page.
 func parentsOf(pages, all, counts []uint64) (needed int) {
+	var few [64]uint32
 	for i, page := range pages {
-		found := []uint64{page}
-		if native.RecordAt(native.Index(page)).Side != 0 { // as pages with dependencies have
-			withGraph(page, func(all *graph.Graph, index uint32) { found = append(found, handles(all.Parents(index))...) })
-		}
-		counts[i] = uint64(len(found) - 1)
 		if needed < len(all) {
-			copy(all[needed:], found)
+			all[needed] = page
 		}
-		needed += len(found)
+		needed++
+		counts[i] = 0
+		if native.RecordAt(native.Index(page)).Side == 0 { // pages with dependencies have one
+			continue
+		}
+		withGraph(page, func(graph *graph.Graph, index uint32) { // while it is locked the parents live
+			for _, parent := range graph.AppendParents(few[:0], index) {
+				if needed < len(all) {
+					all[needed] = handleOf(parent)
+				}
+				needed++
+				counts[i]++
+			}
+		})
 	}
 	return needed
 }

@@ -267,10 +267,16 @@ static void commands_of_ended_threads_are_executed(void) {
         REQUIRE(pthread_create(&thread, NULL, enqueue_some, (void *)(uintptr_t)handle) == 0);
         pthread_join(thread, NULL);
     }
-    CHECK_EQUAL(stats_of(handle).producers, 1);
+    CHECK_EQUAL(stats_of(handle).producers, 5);
     CHECK_EQUAL(stats_of(handle).depth, 45);
     CHECK(mmsb__commands_wait(handle, MMSB_WAIT_FOREVER) == MMSB_OK);
     CHECK_EQUAL(byte_at(row[9], 7), 77);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, enqueue_some, (void *)(uintptr_t)handle) == 0);
+    pthread_join(thread, NULL);
+    CHECK_EQUAL(stats_of(handle).producers, 5); /* an empty ring is used again */
+    CHECK(mmsb__commands_wait(handle, MMSB_WAIT_FOREVER) == MMSB_OK);
+    CHECK_EQUAL(stats_of(handle).done, 54);
     CHECK(mmsb__commands_end(handle) == MMSB_OK);
     CHECK_EQUAL(mmsb__commands_bytes(), 0);
 }

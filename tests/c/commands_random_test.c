@@ -230,8 +230,8 @@ static void enqueue(program_t *p) {
             expected = MMSB_E_STALE_HANDLE;
         }
     }
-    CHECK_STATUS(
-        mmsb_commands_enqueue(p->commands, command->page, command->parents ? NULL : command->others, command->count, 0), expected);
+    CHECK_STATUS(mmsb_commands_enqueue(p->commands, command->page, command->parents ? NULL : command->others, command->count, 0),
+                 expected);
     model->waiting_count += expected == MMSB_OK;
 }
 

@@ -282,17 +282,22 @@ static void rings_of_ended_threads_are_used_again(void) {
     mmsb_commands_t commands = new_commands(0, 8);
     mmsb_context_t context = new_context();
     one_command_t one = {.commands = commands, .page = new_page(context, 8)};
-    for (int i = 0; i < 8; i++) {
+    for (uint64_t i = 0; i < 8; i++) {
         pthread_t thread;
         REQUIRE(pthread_create(&thread, NULL, enqueue_one, &one) == 0);
         pthread_join(thread, NULL);
         CHECK_STATUS(one.status, MMSB_OK);
+        /* Of the first four threads all is executed before the next one comes. */
+        CHECK_EQUAL(stats_of(commands).producers, i < 4 ? 1 : i - 3);
+        if (i < 4) {
+            CHECK_OK(mmsb_commands_wait(commands, MMSB_WAIT_FOREVER));
+        }
     }
     mmsb_commands_stats_t stats = stats_of(commands);
-    CHECK_EQUAL(stats.producers, 1);
-    CHECK_EQUAL(stats.depth, 8);
-    CHECK_EQUAL(stats.peak, 8);
+    CHECK_EQUAL(stats.depth, 4);
+    CHECK_EQUAL(stats.peak, 1);
     CHECK_OK(mmsb_commands_wait(commands, MMSB_WAIT_FOREVER));
+    CHECK_EQUAL(stats_of(commands).done, 8);
     CHECK_OK(mmsb_commands_destroy(commands));
     CHECK_OK(mmsb_context_destroy(context));
 }
@@ -424,12 +429,9 @@ static void failures_are_counted_and_told(void) {
         mmsb_status_t code;
         const char *text;
     } rows[] = {
-        {gone, from, MMSB_E_STALE_HANDLE, "was destroyed"},
-        {to, gone_too, MMSB_E_STALE_HANDLE, "was destroyed"},
-        {to, small, MMSB_E_MISMATCH, "has 63 bytes"},
-        {read_only, from, MMSB_E_INVALID_STATE, "read-only"},
-        {to, grandchild, MMSB_E_INVALID_ARGUMENT, "cycle"},
-        {from, grandchild, MMSB_OK, ""},
+        {gone, from, MMSB_E_STALE_HANDLE, "was destroyed"}, {to, gone_too, MMSB_E_STALE_HANDLE, "was destroyed"},
+        {to, small, MMSB_E_MISMATCH, "has 63 bytes"},       {read_only, from, MMSB_E_INVALID_STATE, "read-only"},
+        {to, grandchild, MMSB_E_INVALID_ARGUMENT, "cycle"}, {from, grandchild, MMSB_OK, ""},
     };
     enum { ROWS = sizeof rows / sizeof rows[0] };
     for (size_t i = 0; i < ROWS; i++) {
