@@ -1036,14 +1036,14 @@ MMSB_API mmsb_status_t mmsb_group_rollback(mmsb_context_t context);
 
 /* -------------------------------------------------------------------------------------------- command buffers ---- */
 
-/* A command buffer keeps commands that threads enqueue and executes them later, so that who changes a page does not wait for those
- * that follow it. docs/commands.md.
+/* A command buffer keeps commands that threads enqueue and executes them later, so that who changes a page does not wait for
+ * those that follow it. docs/commands.md.
  *
  * Command      A page and its dependencies, pages of the same size. When it is executed, the bytes of each dependency that its
  *              change mask has are copied to the same places of the page, one dependency after the other: where several have a
- *              byte, the last one's stays. To the page this is one delta of these bytes: its change mask has them from then on, its
- *              epoch advances by 1, a journal has it, a save has all of it or nothing. Masks of dependencies stay as they are. A
- *              command that finds no byte to copy changes nothing. Without a list the dependencies are the page's parents
+ *              byte, the last one's stays. To the page this is one delta of these bytes: its change mask has them from then on,
+ *              its epoch advances by 1, a journal has it, a save has all of it or nothing. Masks of dependencies stay as they
+ *              are. A command that finds no byte to copy changes nothing. Without a list the dependencies are the page's parents
  *              (mmsb_page_parents), as they are when the command is executed.
  * Order        The commands that one thread enqueues are executed in that order, each after the one before is done. Those of
  *              different threads have no order among each other.
@@ -1077,14 +1077,14 @@ MMSB_API void mmsb_commands_options_init(mmsb_commands_options_t *options);
  * MMSB_E_LIMIT (more than 1023 command buffers at once). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_commands_create(const mmsb_commands_options_t *options, mmsb_commands_t *commands);
 
-/* Ends a command buffer. Commands that wait are cancelled (mmsb_commands_close first executes them); calls on the buffer that wait
- * return MMSB_E_STALE_HANDLE. 0 does nothing.
+/* Ends a command buffer. Commands that wait are cancelled (mmsb_commands_close first executes them); calls on the buffer that
+ * wait return MMSB_E_STALE_HANDLE. 0 does nothing.
  * Errors: handle errors. Threads: any. Blocks: until the commands that are being executed are done. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_commands_destroy(mmsb_commands_t commands);
 
 /* Enqueues a command. dependencies NULL, with count 0: the page's parents; else count pages, copied before the call returns.
- * timeout_ns: how long the call waits while the thread's ring is full; 0 = not at all. It enters Go for nothing, and takes some ten
- * nanoseconds; the first one of a thread in a buffer makes its ring.
+ * timeout_ns: how long the call waits while the thread's ring is full; 0 = not at all. It enters Go for nothing, and takes some
+ * ten nanoseconds; the first one of a thread in a buffer makes its ring.
  * Errors: handle errors (commands; the pages), MMSB_E_INVALID_ARGUMENT (a dependency is the page itself; count without
  * dependencies), MMSB_E_INVALID_STATE (the buffer is closed), MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT (the ring is full),
  * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: as timeout_ns says. Since 0.1. */
@@ -1105,9 +1105,9 @@ MMSB_API mmsb_status_t mmsb_commands_drain(mmsb_commands_t commands, uint64_t li
 #define MMSB_COMMANDS_COMPLETE 0 /* what waits is executed */
 #define MMSB_COMMANDS_CANCEL 1   /* what waits is dropped, and counted as cancelled */
 
-/* Shuts a command buffer down: from now on it takes no commands. Returns when none waits. Statistics and failures can be read until
- * the buffer is destroyed. After a timeout the buffer is closed, and what was begun goes on; call it again, also with the other
- * mode.
+/* Shuts a command buffer down: from now on it takes no commands. Returns when none waits. Statistics and failures can be read
+ * until the buffer is destroyed. After a timeout the buffer is closed, and what was begun goes on; call it again, also with the
+ * other mode.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT. Threads: any. Blocks: as timeout_ns
  * says; a command that the call executes is finished. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_commands_close(mmsb_commands_t commands, int32_t mode, uint64_t timeout_ns);

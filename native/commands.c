@@ -298,7 +298,7 @@ static int lane_has_space(mmsb__lane_t *lane) {
 }
 
 /* Puts the command into the thread's lane: MMSB_OK; MMSB_E_WOULD_BLOCK, with no error stored, where it is full. */
-static mmsb_status_t put(mmsb__lane_t *lane, uint64_t handle, uint64_t page, const mmsb_page_t *dependencies, size_t count,
+static mmsb_status_t lane_put(mmsb__lane_t *lane, uint64_t handle, uint64_t page, const mmsb_page_t *dependencies, size_t count,
                          uint64_t *all) {
     mmsb_status_t status = MMSB_OK;
     mmsb__lane_enter(lane);
@@ -358,7 +358,7 @@ mmsb_status_t mmsb__commands_enqueue_slow(uint64_t handle, uint64_t page, const 
         memcpy(all + 1, dependencies, count * sizeof *all);
     }
     const uint64_t deadline = deadline_of(timeout_ns);
-    while ((status = put(lane, handle, page, dependencies, count, all)) == MMSB_E_WOULD_BLOCK) {
+    while ((status = lane_put(lane, handle, page, dependencies, count, all)) == MMSB_E_WOULD_BLOCK) {
         if (await_space(lane, handle, deadline))
             continue;
         __atomic_store_n(&lane->refused, lane->refused + 1, __ATOMIC_RELAXED);
@@ -428,7 +428,7 @@ static inline const uint64_t *pages_of(const mmsb__command_t *command, const par
     return command->count < MMSB__COMMAND_PAGES ? command->pages : command->all;
 }
 
-static int stops(const mmsb__commands_t *commands, uint64_t handle) {
+static int must_stop(const mmsb__commands_t *commands, uint64_t handle) {
     return __atomic_load_n(&commands->cancels, __ATOMIC_RELAXED) ||
            __atomic_load_n(&commands->handle, __ATOMIC_RELAXED) != handle || mmsb__gate != MMSB_OK;
 }
@@ -449,13 +449,13 @@ static void execute_at(mmsb__commands_t *commands, mmsb__lane_t *lane, const mms
     __atomic_store_n(&lane->failed, lane->failed + 1, __ATOMIC_RELAXED);
 }
 
-static int claim(mmsb__lane_t *lane) {
+static int lane_claim(mmsb__lane_t *lane) {
     uint32_t free_lane = 0;
     return __atomic_load_n(&lane->claimed, __ATOMIC_RELAXED) == 0 &&
            __atomic_compare_exchange_n(&lane->claimed, &free_lane, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static void unclaim(mmsb__lane_t *lane) {
+static void lane_unclaim(mmsb__lane_t *lane) {
     __atomic_store_n(&lane->claimed, 0, __ATOMIC_RELEASE);
 }
 
@@ -479,20 +479,20 @@ static inline void fetch_ahead(const mmsb__lane_t *lane, uint64_t position, uint
 /* Executes the oldest commands of a lane that nobody else drains, at most limit: how many. */
 static uint64_t drain_lane(mmsb__commands_t *commands, uint64_t handle, mmsb__lane_t *lane, uint64_t limit, uint32_t owner) {
     parents_t parents;
-    if (__atomic_load_n(&lane->head, __ATOMIC_RELAXED) == __atomic_load_n(&lane->tail, __ATOMIC_RELAXED) || !claim(lane))
+    if (__atomic_load_n(&lane->head, __ATOMIC_RELAXED) == __atomic_load_n(&lane->tail, __ATOMIC_RELAXED) || !lane_claim(lane))
         return 0;
     const uint64_t head = lane->head, waiting = __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) - head;
     const uint32_t count = (uint32_t)(waiting < BATCH ? (waiting < limit ? waiting : limit) : (BATCH < limit ? BATCH : limit));
     look_up_parents(lane, head, count, &parents);
     uint32_t i = 0;
-    for (; i < count && !stops(commands, handle); i++) {
+    for (; i < count && !must_stop(commands, handle); i++) {
         const mmsb__command_t *command = &lane->slots[(head + i) & lane->mask];
         fetch_ahead(lane, head + i, count - i, i, &parents);
         execute_at(commands, lane, command, &parents, i, owner);
         forget(command);
         __atomic_store_n(&lane->head, head + i + 1, __ATOMIC_RELEASE);
     }
-    unclaim(lane);
+    lane_unclaim(lane);
     notify(commands);
     return i;
 }
@@ -642,7 +642,7 @@ static mmsb_status_t cancel_all(mmsb__commands_t *commands, uint64_t handle, uin
     const uint64_t deadline = deadline_of(timeout_ns);
     __atomic_store_n(&commands->cancels, 1, __ATOMIC_SEQ_CST);
     for (mmsb__lane_t *lane = __atomic_load_n(&commands->lanes, __ATOMIC_ACQUIRE); lane; lane = lane->next) {
-        while (!claim(lane)) { /* until the command that is being executed is done */
+        while (!lane_claim(lane)) { /* until the command that is being executed is done */
             const uint32_t seen = wait_begin(commands);
             const uint64_t left = left_until(deadline);
             if (left > 0 && __atomic_load_n(&lane->claimed, __ATOMIC_SEQ_CST) != 0 && !ended(commands, handle))
@@ -655,7 +655,7 @@ static mmsb_status_t cancel_all(mmsb__commands_t *commands, uint64_t handle, uin
                                   "a command is still being executed after %llu ns", (unsigned long long)timeout_ns);
         }
         cancel_lane(lane);
-        unclaim(lane);
+        lane_unclaim(lane);
         notify(commands);
     }
     return MMSB_OK;

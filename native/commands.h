@@ -7,8 +7,8 @@
  * command is done, never before: what the head has not passed is not done, and its slot is not used again.
  *
  * A lane's memory belongs to its thread while that lives, so that a thread may look at a lane whose buffer has ended; when the
- * thread ends, to the buffer, whose next thread takes it over when it is empty. A buffer's end empties lanes with the barrier that empties the
- * caches of contexts (thread.h).
+ * thread ends, to the buffer, whose next thread takes it over when it is empty. A buffer's end empties lanes with the barrier
+ * that empties the caches of contexts (thread.h).
  */
 #ifndef MMSB_NATIVE_COMMANDS_H
 #define MMSB_NATIVE_COMMANDS_H

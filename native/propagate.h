@@ -1,9 +1,9 @@
 /*
  * propagate.h — copies the bytes that the change masks of dependencies have into a page, as one delta of it.
  *
- * All pages are locked together: a command sees its dependencies at one moment, and the page changes once. Where they are free and
- * nobody watches, the bytes are copied from page to page; else they become a delta of runs first, which goes through the protocol
- * of change (change.h) like any other.
+ * All pages are locked together: a command sees its dependencies at one moment, and the page changes once. Where they are free
+ * and nobody watches, the bytes are copied from page to page; else they become a delta of runs first, which goes through the
+ * protocol of change (change.h) like any other.
  */
 #ifndef MMSB_NATIVE_PROPAGATE_H
 #define MMSB_NATIVE_PROPAGATE_H
@@ -18,8 +18,8 @@ mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_paren
 /* The same from the parents that the page has now. */
 mmsb_status_t mmsb__propagate_parents(uint64_t page, uint32_t owner);
 
-/* What commands that come soon read and write is fetched in three steps, each of which needs what the one before has fetched. It is
- * only a guess: no lock is taken, and any address can be fetched from. */
+/* What commands that come soon read and write is fetched in three steps, each of which needs what the one before has fetched. It
+ * is only a guess: no lock is taken, and any address can be fetched from. */
 
 /* The dependencies that are fetched: of most commands all. */
 static inline size_t mmsb__propagate_fetched(size_t count) {

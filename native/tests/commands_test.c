@@ -1,9 +1,10 @@
 /*
- * Command buffers without Go: a stand-in hands out memory, threads of the test are the workers. Nothing counts as done before it is,
- * no command is lost or done twice, nobody sleeps beside work, and buffers end under all that uses them. Meant for ThreadSanitizer.
+ * Command buffers without Go: a stand-in hands out memory, threads of the test are the workers. Nothing counts as done before it
+ * is, no command is lost or done twice, nobody sleeps beside work, and buffers end under all that uses them. Meant for
+ * ThreadSanitizer.
  *
- * With the argument `steps` it does what shows each time and ends at the first failure: tests/mutations plants bugs. With `storms` it
- * does the rest.
+ * With the argument `steps` it does what shows each time and ends at the first failure: tests/mutations plants bugs. With
+ * `storms` it does the rest.
  */
 #include "../../tests/check.h"
 
@@ -281,6 +282,19 @@ static void commands_of_ended_threads_are_executed(void) {
     CHECK_EQUAL(mmsb__commands_bytes(), 0);
 }
 
+static void a_closed_buffer_takes_nothing(void) {
+    const uint64_t handle = open_buffer(1, 8, 0);
+    for (int i = 0; i < 5; i++) { /* all ways of enqueuing */
+        CHECK(enqueue(handle, row[2], &row[0], 1, 0) == MMSB_OK);
+        if (i >= 3)
+            CHECK(mmsb__commands_wait(handle, MMSB_WAIT_FOREVER) == MMSB_OK);
+    }
+    CHECK(mmsb__commands_close(handle, 0, 0) == MMSB_OK);
+    CHECK(enqueue(handle, row[2], &row[0], 1, 0) == MMSB_E_INVALID_STATE);
+    CHECK_EQUAL(stats_of(handle).enqueued, 5);
+    CHECK(mmsb__commands_end(handle) == MMSB_OK);
+}
+
 static void a_cancel_leaves_what_is_being_executed(void) {
     const uint64_t handle = open_buffer(1, 8, 1);
     pthread_t worker = start_worker(handle);
@@ -312,9 +326,10 @@ static void a_cancel_leaves_what_is_being_executed(void) {
 static void lanes_end_with_their_buffer(void) {
     uint64_t first = open_buffer(1, 4, 0), second = open_buffer(2, 4, 0);
     for (int i = 0; i < 20; i++) {
-        CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_OK);
         CHECK(enqueue(second, row[2], &row[1], 1, 0) == MMSB_OK);
+        CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_OK);
         CHECK(mmsb__commands_end(first) == MMSB_OK);
+        CHECK(enqueue(0, row[2], &row[1], 0, 0) == MMSB_E_INVALID_HANDLE);
         CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_E_STALE_HANDLE);
         CHECK(mmsb__commands_end(first) == MMSB_E_STALE_HANDLE);
         CHECK(mmsb__commands_wait(first, 0) == MMSB_E_STALE_HANDLE);
@@ -368,7 +383,8 @@ static void chains_keep_their_order(void) {
     }
 }
 
-/* One thread opens, closes and ends buffers while others use them in every way: counts add up, and each call has a code that fits. */
+/* One thread opens, closes and ends buffers while others use them in every way: counts add up, and each call has a code that
+ * fits. */
 typedef struct shared {
     uint64_t handle;
     uint32_t stop;
@@ -457,6 +473,7 @@ int main(int argument_count, char **arguments) {
         RUN(a_worker_that_sleeps_is_woken);
         RUN(a_ring_goes_round);
         RUN(commands_of_ended_threads_are_executed);
+        RUN(a_closed_buffer_takes_nothing);
         RUN(a_cancel_leaves_what_is_being_executed);
         RUN(lanes_end_with_their_buffer);
     }

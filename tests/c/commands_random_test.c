@@ -1,6 +1,6 @@
 /*
- * Random programs of commands beside a model that knows nothing of rings, locks and journals: bytes, masks, epochs and failures must
- * be the model's, whoever executes the commands, wherever the pages lie, and whatever watches.
+ * Random programs of commands beside a model that knows nothing of rings, locks and journals: bytes, masks, epochs and failures
+ * must be the model's, whoever executes the commands, wherever the pages lie, and whatever watches.
  *
  * With a number as argument it runs so many programs of each kind; a second one is the first seed.
  */

@@ -1,6 +1,6 @@
 /*
- * Command buffers: what a command copies, the order of commands, rings that are full, waits, failures, ends. Random programs are in
- * commands_random_test.c, races in native/tests/commands_test.c.
+ * Command buffers: what a command copies, the order of commands, rings that are full, waits, failures, ends. Random programs are
+ * in commands_random_test.c, races in native/tests/commands_test.c.
  */
 #include "folder.h"
 

@@ -46,9 +46,9 @@ end
 """
     CPUPropagationQueue(capacity = 65536)
 
-A queue of commands that `drain` executes, on the thread that calls it: `push!(queue, page)` and `push!(queue, page, dependencies)`
-enqueue as `enqueue_propagation_command` does, and throw a `WaitTimeoutError` where the thread's ring is full; `length(queue)` is
-how many wait, `close` ends it.
+A queue of commands that `drain` executes, on the thread that calls it: `push!(queue, page)` and `push!(queue, page,
+dependencies)` enqueue as `enqueue_propagation_command` does, and throw a `WaitTimeoutError` where the thread's ring is full;
+`length(queue)` is how many wait, `close` ends it.
 """
 struct CPUPropagationQueue
     buffer::GPUCommandBuffer

@@ -137,9 +137,9 @@ end
     GPUCommandBuffer(capacity; workers = 1)
 
 Keeps commands and executes them later: a command copies the bytes that the change masks of its dependencies have into a page, as
-one delta of the page. Each thread of Julia has a ring of `capacity` commands in it, which are executed in their order; a task that
-other threads go on with has an order only between two waits. `workers`: threads of the library that execute commands, at most 64;
-0: `wait_gpu_queue` does it. It keeps the states of its pages. `close` executes what waits and ends the buffer; with
+one delta of the page. Each thread of Julia has a ring of `capacity` commands in it, which are executed in their order; a task
+that other threads go on with has an order only between two waits. `workers`: threads of the library that execute commands, at
+most 64; 0: `wait_gpu_queue` does it. It keeps the states of its pages. `close` executes what waits and ends the buffer; with
 `cancel = true` it drops what waits.
 """
 mutable struct GPUCommandBuffer
@@ -219,7 +219,7 @@ function patiently(f, timeout)
     deadline = time() + timeout
     while true
         left = deadline - time()
-        status = f(timeout == 0 ? UInt64(0) : UInt64(clamp(left * 1e9, 1, WAIT_SLICE_NS)))
+        status = f(timeout == 0 ? UInt64(0) : floor(UInt64, clamp(left * 1e9, 1, WAIT_SLICE_NS)))
         status in (MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT) && left > 0 && timeout > 0 || return check(status)
         yield()
     end

@@ -90,16 +90,18 @@ end
 end
 
 @testset "a buffer keeps the states of its pages, and ends when it is dropped" begin
-    buffer = GPUCommandBuffer(8; workers = 0)
-    function enqueue_and_drop(buffer)
+    @noinline function enqueue_and_drop(buffer)
         state = MMSBState()
         enqueue_propagation_command(buffer, create_cpu_page!(state, 8), [create_cpu_page!(state, 8)])
+        return nothing
     end
-    enqueue_and_drop(buffer)
-    GC.gc()
-    wait_gpu_queue(buffer)
-    @test get_command_statistics(buffer)[:done] == 1
-    buffer = nothing
-    GPUCommandBuffer(8) # nobody closes it
+    @noinline function use_and_drop()
+        buffer = GPUCommandBuffer(8; workers = 0)
+        enqueue_and_drop(buffer)
+        GC.gc()
+        wait_gpu_queue(buffer)
+        return get_command_statistics(buffer)[:done]
+    end
+    @test use_and_drop() == 1
     @test nothing_lives()
 end
