@@ -299,7 +299,7 @@ static int lane_has_space(mmsb__lane_t *lane) {
 
 /* Puts the command into the thread's lane: MMSB_OK; MMSB_E_WOULD_BLOCK, with no error stored, where it is full. */
 static mmsb_status_t lane_put(mmsb__lane_t *lane, uint64_t handle, uint64_t page, const mmsb_page_t *dependencies, size_t count,
-                         uint64_t *all) {
+                              uint64_t *all) {
     mmsb_status_t status = MMSB_OK;
     mmsb__lane_enter(lane);
     if (__atomic_load_n(&lane->handle, __ATOMIC_RELAXED) != handle) {
@@ -651,8 +651,9 @@ static mmsb_status_t cancel_all(mmsb__commands_t *commands, uint64_t handle, uin
             if (ended(commands, handle))
                 return handle_fail(handle);
             if (left == 0)
-                return mmsb__fail(timeout_ns == 0 ? MMSB_E_WOULD_BLOCK : MMSB_E_TIMEOUT,
-                                  "a command is still being executed after %llu ns", (unsigned long long)timeout_ns);
+                return timeout_ns == 0 ? mmsb__fail(MMSB_E_WOULD_BLOCK, "command is being executed")
+                                       : mmsb__fail(MMSB_E_TIMEOUT, "command is still being executed after %llu ns",
+                                                    (unsigned long long)timeout_ns);
         }
         cancel_lane(lane);
         lane_unclaim(lane);
