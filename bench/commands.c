@@ -83,6 +83,17 @@ static void enqueue_one(void *state, uint64_t count) {
     }
 }
 
+/* A line for each command. */
+static void fill_lines(void *state, uint64_t count) {
+    static uint8_t *lines;
+    const producers_t *producers = state;
+    if (!lines)
+        lines = bench_memory((size_t)CAPACITY * 64);
+    for (uint64_t i = 0; i < count * CAPACITY; i++)
+        memcpy(lines + i % CAPACITY * 64, &producers->of[0]->page[i % 512], 64);
+    __asm__ volatile("" ::"r"(lines) : "memory");
+}
+
 static void enqueue_on_one(void *state, uint64_t count) {
     enqueue_on(state, 1, count);
 }
@@ -95,7 +106,11 @@ static void run_enqueue(void) {
     const bench_row_t one = {.what = "commands: enqueue, one thread",
                              .unit = BENCH_MILLIONS,
                              .ours = enqueue_one,
+                             .peer = fill_lines,
+                             .peer_name = "a bare loop that fills as many lines",
+                             .limit_is_peer = true,
                              .ours_operations = CAPACITY,
+                             .peer_operations = CAPACITY,
                              .aim = BENCH_AT_LEAST,
                              .bound = 20,
                              .absolute = true,

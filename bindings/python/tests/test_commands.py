@@ -59,7 +59,12 @@ def test_a_full_ring(context: mmsb.Context) -> None:
             commands.wait(timeout=0)
         assert len(commands) == 2
         assert commands.drain(1) == 1
-        thread = threading.Thread(target=lambda: [commands.enqueue(page) for _ in range(5)])
+
+        def enqueue() -> None:
+            for _ in range(5):
+                commands.enqueue(page)
+
+        thread = threading.Thread(target=enqueue)
         thread.start()
         while thread.is_alive():
             commands.drain()
