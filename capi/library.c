@@ -198,6 +198,9 @@ static const size_t sizes[] = {
     SIZE(DEVICE_MEMORY, device_memory),
     SIZE(SLEEP_OPTIONS, sleep_options),
     SIZE(MEMORY_STAT, memory_stat),
+    SIZE(COMMANDS_OPTIONS, commands_options),
+    SIZE(COMMANDS_STATS, commands_stats),
+    SIZE(COMMAND_FAILURE, command_failure),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

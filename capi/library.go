@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/capability"
+	"libmmsb/core/commands"
 	"libmmsb/core/delta"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
@@ -69,7 +70,8 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 		C.MMSB_KIND_DELTA: delta.LiveOwned, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
 		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
 		C.MMSB_KIND_RESERVATION: devices.LiveReservations, C.MMSB_KIND_CAPTURE: gpu.LiveCaptures,
-		C.MMSB_KIND_MEMORY: func() uint64 { return memory.Outliving() + persist.LiveSaved() },
+		C.MMSB_KIND_COMMANDS: commands.Live,
+		C.MMSB_KIND_MEMORY:   func() uint64 { return memory.Outliving() + persist.LiveSaved() },
 	}
 	counter, ok := counters[kind]
 	if !ok {
@@ -82,6 +84,7 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 //export mmsbgo_shutdown
 func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	defer guard(&code)
+	commands.DestroyAll()
 	ticket.StopAll(true)
 	ticket.CloseAllHandles()
 	snapshot.CloseAllHandles()

@@ -129,6 +129,7 @@ typedef uint64_t mmsb_stream_t;      /* a queue of work on a device */
 typedef uint64_t mmsb_block_t;       /* device memory that was allocated from a runtime */
 typedef uint64_t mmsb_use_t;         /* queued work that reads or writes blocks */
 typedef uint64_t mmsb_capture_t;     /* streams that record work for a graph, and the memory of what is allocated in it */
+typedef uint64_t mmsb_commands_t;    /* a command buffer: pages that wait for bytes of others */
 typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see mmsb_tag_of */
 
 /* The highest four bits of a handle are its kind. */
@@ -142,6 +143,7 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_RUNTIME 11
 #define MMSB_KIND_RESERVATION 12
 #define MMSB_KIND_CAPTURE 13
+#define MMSB_KIND_COMMANDS 14
 /* For mmsb_debug_live_objects only. */
 #define MMSB_KIND_DELTA 4  /* deltas that the library owns; they are pointers, not handles */
 #define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
@@ -287,6 +289,9 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_DEVICE_MEMORY 38
 #define MMSB_STRUCT_SLEEP_OPTIONS 39
 #define MMSB_STRUCT_MEMORY_STAT 40
+#define MMSB_STRUCT_COMMANDS_OPTIONS 41
+#define MMSB_STRUCT_COMMANDS_STATS 42
+#define MMSB_STRUCT_COMMAND_FAILURE 43
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -435,7 +440,7 @@ typedef struct mmsb_memory_usage {
     uint64_t record_bytes;   /* page records */
     uint64_t mask_bytes;     /* change masks */
     uint64_t metadata_bytes; /* metadata blobs */
-    uint64_t cache_bytes;    /* free pages in the thread caches */
+    uint64_t cache_bytes;    /* free pages in the thread caches, rings of command buffers */
     uint64_t disk_bytes;     /* files of DISK pages */
     uint64_t go_heap_bytes;  /* heap of the Go runtime inside the library */
     uint64_t reserved[8];
@@ -1028,6 +1033,122 @@ MMSB_API mmsb_status_t mmsb_group_commit(mmsb_context_t context);
  * the group has created, resized or migrated), MMSB_E_IO, MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST (the bytes of a
  * page cannot be reached). Threads: the one that began. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_group_rollback(mmsb_context_t context);
+
+/* -------------------------------------------------------------------------------------------- command buffers ---- */
+
+/* A command buffer keeps commands that threads enqueue and executes them later, so that who changes a page does not wait for
+ * those that follow it. docs/commands.md.
+ *
+ * Command      A page and its dependencies, pages of the same size. When it is executed, the bytes of each dependency that its
+ *              change mask has are copied to the same places of the page, one dependency after the other: where several have a
+ *              byte, the last one's stays. To the page this is one delta of these bytes: its change mask has them from then on,
+ *              its epoch advances by 1, a journal has it, a save has all of it or nothing. Masks of dependencies stay as they
+ *              are. A command that finds no byte to copy changes nothing. Without a list the dependencies are the page's parents
+ *              (mmsb_page_parents), as they are when the command is executed.
+ * Order        The commands that one thread enqueues are executed in that order, each after the one before is done. Those of
+ *              different threads have no order among each other.
+ * Bounded      Each thread has a ring of its own of capacity commands in each buffer that it uses. Where it is full, a call waits
+ *              for space as long as its timeout_ns says: 0 = MMSB_E_WOULD_BLOCK at once. When a thread has ended and its commands
+ *              are executed, the next new thread has its ring.
+ * Executed     by workers, threads of the library, which sleep while there is nothing to do; or, with workers 0, on the threads
+ *              that call mmsb_commands_wait, _drain or _close. There a command is a change of that thread, and belongs to the
+ *              group that it has open; a page that belongs to a group of another thread is MMSB_E_BUSY.
+ * Failures     What a command meets when it is executed is no error of any call: it is counted in failed, and
+ *              mmsb_commands_failures tells it. A failed command has changed nothing (but MMSB_E_NOT_DURABLE), and those behind
+ *              it go on. MMSB_E_STALE_HANDLE: the page, or a dependency of the list, was destroyed meanwhile; waiting commands
+ *              keep no page. MMSB_E_MISMATCH: a dependency has another size than the page has then. MMSB_E_INVALID_ARGUMENT: a
+ *              dependency of the list depends on the page itself, so that bytes would go in a circle. MMSB_E_BUSY: see above.
+ *              MMSB_E_INVALID_STATE: adopted memory that is only to be read. Else those of mmsb_page_apply.
+ * Ends         Buffers belong to no context: pages of any can be enqueued. mmsb_commands_destroy and mmsb_shutdown end them.
+ */
+
+typedef struct mmsb_commands_options {
+    uint32_t struct_size;
+    int32_t workers;   /* 1; threads of the library that execute commands, at most 64; 0: calls do it */
+    uint64_t capacity; /* 1024; commands that each thread can have waiting, at most 2^24; each takes 64 bytes */
+    uint64_t reserved[6];
+} mmsb_commands_options_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_commands_options_init(mmsb_commands_options_t *options);
+
+/* Creates a command buffer. options may be NULL.
+ * Errors: MMSB_E_INVALID_ARGUMENT (workers), MMSB_E_INVALID_SIZE (capacity), MMSB_E_STRUCT_VERSION, MMSB_E_OUT_OF_MEMORY,
+ * MMSB_E_LIMIT (more than 1023 command buffers at once). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_create(const mmsb_commands_options_t *options, mmsb_commands_t *commands);
+
+/* Ends a command buffer. Commands that wait are cancelled (mmsb_commands_close first executes them); calls on the buffer that
+ * wait return MMSB_E_STALE_HANDLE. 0 does nothing.
+ * Errors: handle errors. Threads: any. Blocks: until the commands that are being executed are done. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_destroy(mmsb_commands_t commands);
+
+/* Enqueues a command. dependencies NULL, with count 0: the page's parents; else count pages, copied before the call returns.
+ * timeout_ns: how long the call waits while the thread's ring is full; 0 = not at all. It enters Go for nothing, and takes some
+ * ten nanoseconds; the first one of a thread in a buffer makes its ring.
+ * Errors: handle errors (commands; the pages), MMSB_E_INVALID_ARGUMENT (a dependency is the page itself; count without
+ * dependencies), MMSB_E_INVALID_STATE (the buffer is closed), MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT (the ring is full),
+ * MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: as timeout_ns says. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_enqueue(mmsb_commands_t commands, mmsb_page_t page, const mmsb_page_t *dependencies,
+                                             size_t count, uint64_t timeout_ns);
+
+/* Waits until all commands that any thread had enqueued before the call are done, failed or cancelled. Without workers the call
+ * executes them. timeout_ns 0: only asks.
+ * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT. Threads: any. Blocks: as timeout_ns says; a command that the call
+ * executes is finished. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_wait(mmsb_commands_t commands, uint64_t timeout_ns);
+
+/* Executes commands on the calling thread, at most limit (0: as many as waited at the begin), and leaves out rings of which
+ * another thread is executing a command. *executed counts failed ones, too.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: while it executes. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_drain(mmsb_commands_t commands, uint64_t limit, uint64_t *executed);
+
+#define MMSB_COMMANDS_COMPLETE 0 /* what waits is executed */
+#define MMSB_COMMANDS_CANCEL 1   /* what waits is dropped, and counted as cancelled */
+
+/* Shuts a command buffer down: from now on it takes no commands. Returns when none waits. Statistics and failures can be read
+ * until the buffer is destroyed. After a timeout the buffer is closed, and what was begun goes on; call it again, also with the
+ * other mode.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (mode), MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT. Threads: any. Blocks: as timeout_ns
+ * says; a command that the call executes is finished. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_close(mmsb_commands_t commands, int32_t mode, uint64_t timeout_ns);
+
+typedef struct mmsb_commands_stats {
+    uint32_t struct_size;
+    int32_t workers; /* as the buffer was created with; so capacity */
+    uint64_t capacity;
+    uint64_t enqueued; /* commands so far: the sum of the next four */
+    uint64_t done;
+    uint64_t failed;
+    uint64_t cancelled;
+    uint64_t depth;         /* that wait, or are being executed */
+    uint64_t peak;          /* the most that have waited in the ring of one thread */
+    uint64_t producers;     /* rings */
+    uint64_t refused;       /* calls that returned MMSB_E_WOULD_BLOCK or MMSB_E_TIMEOUT because a ring was full */
+    uint64_t waits;         /* how often a call has slept because a ring was full */
+    uint64_t waited_ns;     /* and how long, all threads together */
+    uint64_t failures_lost; /* failures that were dropped before mmsb_commands_failures told them */
+    uint64_t reserved[5];
+} mmsb_commands_stats_t;
+
+/* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_commands_stats_init(mmsb_commands_stats_t *stats);
+
+/* Counters of a command buffer, each exact when no other thread uses it.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_stats(mmsb_commands_t commands, mmsb_commands_stats_t *stats);
+
+typedef struct mmsb_command_failure {
+    uint32_t struct_size;
+    mmsb_status_t code;
+    mmsb_page_t page; /* of the command; perhaps stale */
+    char text[240];   /* as mmsb_last_error would be; zero-terminated, cut where it is longer */
+} mmsb_command_failure_t;
+
+/* Takes the oldest failures out of the buffer, at most capacity; *count is how many, 0 when there are none. The newest 256 are
+ * kept. This is not a list in the sense of the rules: capacity is at least 1.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_commands_failures(mmsb_commands_t commands, mmsb_command_failure_t *failures, size_t capacity,
+                                              size_t *count);
 
 /* --------------------------------------------------------------------------------------------------- snapshots ---- */
 

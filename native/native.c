@@ -22,6 +22,8 @@ __attribute__((visibility("hidden"))) void mmsb__native_install(void) {
         .leave = mmsbgo_leave,
         .group_left = mmsbgo_group_left,
         .write_journal = mmsbgo_write_journal,
+        .parents = (size_t (*)(const mmsb_page_t *, size_t, mmsb_page_t *, size_t, uint64_t *))mmsbgo_parents,
+        .check_cycle = (mmsb_status_t (*)(const mmsb_page_t *, size_t))mmsbgo_check_cycle,
         .tell_report = mmsbgo_tell_report,
     };
     mmsb__upcalls = all;

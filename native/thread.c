@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "commands.h"
 #include "group.h"
 
 _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
@@ -116,9 +117,7 @@ static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint16_t owners_free[MMSB__OWNERS];
 static uint32_t owners_free_count, owners_made;
 
-/* Zeroed memory that shares neither its cache lines nor the line beside them, which processors fetch as well, with other threads'
- * data. free() gives it back. */
-static void *alone(size_t size) {
+void *mmsb__alone(size_t size) {
     const size_t lines = 128;
     size = (size + lines - 1) / lines * lines;
     void *memory = aligned_alloc(lines, size);
@@ -182,6 +181,8 @@ static void thread_exit(void *argument) {
     mmsb__self = self; /* for the groups: this may be behind what the thread's exit has cleared */
     if (self->groups)
         mmsb__groups_leave(self);
+    if (self->lanes)
+        mmsb__lanes_leave(self);
     mmsb__current = NULL;
     mmsb__self = NULL;
     pthread_mutex_lock(&caches_lock);
@@ -211,7 +212,7 @@ mmsb__thread_t *mmsb__thread_enter(void) {
     pthread_once(&thread_once, make_thread_key);
     if (!thread_key_made)
         return NULL;
-    mmsb__thread_t *self = alone(sizeof *self);
+    mmsb__thread_t *self = mmsb__alone(sizeof *self);
     if (!self)
         return NULL;
     self->owner = owner_take();
@@ -318,7 +319,7 @@ mmsb__cache_t *mmsb__cache_enter(uint64_t context) {
     }
     pthread_mutex_lock(&caches_lock);
     if (!unused) {
-        unused = alone(sizeof *unused);
+        unused = mmsb__alone(sizeof *unused);
         if (!unused) {
             pthread_mutex_unlock(&caches_lock);
             mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a thread's cache of %zu bytes", sizeof *unused);
@@ -347,9 +348,7 @@ mmsb__cache_t *mmsb__cache_enter(uint64_t context) {
     return mmsb__current = unused;
 }
 
-/* What every thread has stored is seen. Where the system denies the barrier from some moment on, as a sandbox does that begins
- * after the library, threads make fences themselves from then on; what they stored before that is seen after a while. */
-static void barrier(void) {
+void mmsb__barrier(void) {
     if (__atomic_load_n(&mmsb__busy_fence, __ATOMIC_RELAXED) || syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0)
         return;
     __atomic_store_n(&mmsb__busy_fence, 1, __ATOMIC_SEQ_CST);
@@ -358,7 +357,7 @@ static void barrier(void) {
 }
 
 static void wait_for_caches(mmsb__context_record_t *context) { /* under caches_lock */
-    barrier();
+    mmsb__barrier();
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (mmsb__cache_t *cache = context->caches; cache; cache = cache->next_of_context) {
         while (__atomic_load_n(&cache->busy, __ATOMIC_ACQUIRE)) /* sections are short, and busy is 0 between any two */

@@ -89,6 +89,7 @@ typedef struct mmsb__thread {
     int32_t error_foreign;
     mmsb__cache_t *caches;
     mmsb__open_group_t *groups; /* that it has open (group.h) */
+    struct mmsb__lane *lanes;   /* of command buffers, the one that it used last first (commands.h) */
     void *plans;                /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
     uint32_t writing[MMSB__WRITING_SLOTS]; /* writing.h */
@@ -148,6 +149,13 @@ mmsb__cache_t *mmsb__cache_enter(uint64_t context);
 mmsb__context_record_t *mmsb__context_record(uint32_t index);
 /* The record of a live context; NULL with the last error set. */
 mmsb__context_record_t *mmsb__context_find(uint64_t context);
+/* Zeroed memory that shares neither its cache lines nor the line beside them, which processors fetch as well, with other threads'
+ * data. free() gives it back. */
+void *mmsb__alone(size_t size);
+/* What every thread has stored is seen. Where the system denies the barrier from some moment on, as a sandbox does that begins
+ * after the library, threads make fences themselves from then on (mmsb__busy_fence); what they stored before that is seen after a
+ * while. */
+void mmsb__barrier(void);
 /* Waits until no thread works in a cache of the context with what it read before the call. */
 void mmsb__synchronize(mmsb__context_record_t *context);
 /* Detaches the context from all threads: empties its caches and adds their counters to the context's. */

@@ -28,7 +28,10 @@ type Upcalls struct {
 	NewVersion   func(above uint64) uint64
 	Leave        func(index uint32, state uint64)
 	GroupLeft    func(context uint32, group Group)
-	TellReport   func(context uint32) int32
+	// Parents of pages: each page and its counts[i] parents stand in all one behind the other, as far as all goes.
+	Parents    func(pages, all, counts []uint64) (needed int)
+	CheckCycle func(pages []uint64) int32
+	TellReport func(context uint32) int32
 	// Panicked hears of a panic in any of them.
 	Panicked func(value any)
 }
@@ -166,4 +169,19 @@ func mmsbgo_write_journal(context C.uint32_t) (written C.int) {
 func mmsbgo_tell_report(context C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return C.mmsb_status_t(upcalls.TellReport(uint32(context)))
+}
+
+//export mmsbgo_parents
+func mmsbgo_parents(pages *C.mmsb_page_t, count C.size_t, all *C.mmsb_page_t, capacity C.size_t,
+	counts *C.uint64_t) (needed C.size_t) {
+	defer guard(nil)
+	return C.size_t(upcalls.Parents(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count)),
+		unsafe.Slice((*uint64)(unsafe.Pointer(all)), int(capacity)),
+		unsafe.Slice((*uint64)(unsafe.Pointer(counts)), int(count))))
+}
+
+//export mmsbgo_check_cycle
+func mmsbgo_check_cycle(pages *C.mmsb_page_t, count C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return C.mmsb_status_t(upcalls.CheckCycle(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count))))
 }

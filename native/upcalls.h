@@ -47,6 +47,12 @@ typedef struct mmsb__upcalls {
     /* Writes the records that wait in a context's ring to its journal, in the place of the writer. The caller has the ring's
      * seat, and no page's lock. 0: what was taken is not written. */
     int (*write_journal)(uint32_t context);
+    /* The parents of pages, the oldest edge first: pages[i] and its counts[i] parents stand in all one behind the other. Returns
+     * how many handles that is; where they are more than capacity, all has only some of them. The caller holds no page's lock. */
+    size_t (*parents)(const mmsb_page_t *pages, size_t count, mmsb_page_t *all, size_t capacity, uint64_t *counts);
+    /* MMSB_OK, or MMSB_E_INVALID_ARGUMENT where one of the pages behind the first depends on the first, if only by others. The
+     * caller holds no page's lock. */
+    mmsb_status_t (*check_cycle)(const mmsb_page_t *pages, size_t count);
     /* The oldest report of the context's guard that waits, which then no longer does, as the last error; MMSB_OK without one. */
     mmsb_status_t (*tell_report)(uint32_t context);
 } mmsb__upcalls_t;

@@ -28,7 +28,7 @@ NOT_CONSTANTS = ("MMSB_H", "MMSB_API")
 SETS = (
     "VERSION", "E", "KIND", "LOCATION", "DOMAIN", "LOG", "STRUCT", "SIMULATE", "FALLBACK", "PAGE", "PIN", "DELTA",
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
-    "GUARD", "STORE", "DEVICE", "SLEEP", "PLUGIN", "PICTURE",
+    "GUARD", "STORE", "DEVICE", "SLEEP", "PLUGIN", "PICTURE", "COMMANDS",
 )  # fmt: skip
 SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER")
 
@@ -57,7 +57,7 @@ GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT
 GO_WORDS = {"HTML", "JSON", "CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
-ARRAYS = {"pages", "parents", "children", "statuses", "clones", "paths"}
+ARRAYS = {"pages", "parents", "children", "dependencies", "statuses", "clones", "paths"}
 
 PYTHON_SCALARS = {
     "char": "c_char",

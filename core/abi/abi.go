@@ -18,6 +18,7 @@ const (
 	KindRuntime     = 11
 	KindReservation = 12
 	KindCapture     = 13
+	KindCommands    = 14
 	KindDelta       = 4
 	KindMemory      = 5
 )

@@ -81,9 +81,8 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 	if g.find(parent, child) != 0 {
 		return status.Errorf(status.AlreadyExists, "%s already depends on %s", g.name(child), g.name(parent))
 	}
-	if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 }); path != nil {
-		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
-			g.name(child), g.name(parent), g.describe(append(path, child)))
+	if err := g.Allows(parent, child); err != nil {
+		return err
 	}
 	if g.hidden > 0 {
 		if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 || hidden != by }); path != nil {
@@ -93,6 +92,15 @@ func (g *Graph) AddBeside(parent, child uint32, by uint64) error {
 		}
 	}
 	g.append(parent, child)
+	return nil
+}
+
+// Allows says whether child can depend on parent. Errors: InvalidArgument (it would close a cycle, which the text names).
+func (g *Graph) Allows(parent, child uint32) error {
+	if path := g.path(child, parent, func(hidden uint64) bool { return hidden == 0 }); path != nil {
+		return status.Errorf(status.InvalidArgument, "%s cannot depend on %s: the cycle would be %s",
+			g.name(child), g.name(parent), g.describe(append(path, child)))
+	}
 	return nil
 }
 
@@ -268,7 +276,15 @@ func other(list int) int { return 1 - list }
 
 func (g *Graph) list(node uint32, list int) []uint32 {
 	head := g.nodes[node]
-	nodes := make([]uint32, 0, head.length[list])
+	return g.appendList(make([]uint32, 0, head.length[list]), head, list)
+}
+
+// AppendParents appends what Parents lists.
+func (g *Graph) AppendParents(to []uint32, node uint32) []uint32 {
+	return g.appendList(to, g.nodes[node], parents)
+}
+
+func (g *Graph) appendList(nodes []uint32, head head, list int) []uint32 {
 	for index := head.oldest[list]; index != 0; index = g.edges[index].next[list] {
 		if g.edges[index].hidden == 0 {
 			nodes = append(nodes, g.edges[index].ends[other(list)])

@@ -233,3 +233,18 @@ func TestAgainstAModel(t *testing.T) {
 	assert.Greater(t, existing, 200)
 	assert.Greater(t, renamed, 20)
 }
+
+func TestAllowsSaysWhatAddWould(t *testing.T) {
+	g := New(nil)
+	require.NoError(t, g.Add(1, 2))
+	require.NoError(t, g.Add(2, 3))
+	require.NoError(t, g.Add(4, 3))
+	assert.NoError(t, g.Allows(1, 3))
+	assert.NoError(t, g.Allows(1, 2), "an edge that is there closes no cycle")
+	for _, edge := range [][2]uint32{{3, 1}, {2, 1}, {1, 1}, {3, 4}} {
+		assert.Equal(t, g.Add(edge[0], edge[1]).Error(), g.Allows(edge[0], edge[1]).Error())
+	}
+	assert.EqualValues(t, 3, g.Edges())
+	assert.Equal(t, []uint32{9, 2, 4}, g.AppendParents([]uint32{9}, 3))
+	assert.Equal(t, []uint32{9}, g.AppendParents([]uint32{9}, 1))
+}

@@ -83,9 +83,70 @@ func neighbours(page uint64, of func(all *graph.Graph, index uint32) []uint32) (
 func handles(indices []uint32) []uint64 {
 	pages := make([]uint64, len(indices))
 	for i, index := range indices {
-		pages[i] = native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+		pages[i] = handleOf(index)
 	}
 	return pages
+}
+
+// handleOf is that of the page that lives on a record.
+func handleOf(index uint32) uint64 {
+	return native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+}
+
+// withGraph shows work the dependencies of a page's context. Pages that have ended have none.
+func withGraph(page uint64, work func(all *graph.Graph, index uint32)) {
+	c := contextOf(native.Index(page))
+	if c == nil {
+		return
+	}
+	c.dependencies.Lock()
+	defer c.dependencies.Unlock()
+	if lives(page) {
+		work(c.dependencies.graph, native.Index(page))
+	}
+}
+
+// lives says whether a handle is that of the page on its record now.
+func lives(page uint64) bool {
+	return native.RecordAt(native.Index(page)).LoadState()>>native.IndexBits == page>>native.IndexBits
+}
+
+// parentsOf puts pages and their parents into all, one page behind the other, and returns how many handles that is. It waits for
+// no page.
+func parentsOf(pages, all, counts []uint64) (needed int) {
+	var few [64]uint32
+	for i, page := range pages {
+		if needed < len(all) {
+			all[needed] = page
+		}
+		needed++
+		counts[i] = 0
+		if native.RecordAt(native.Index(page)).Side == 0 { // pages with dependencies have one
+			continue
+		}
+		withGraph(page, func(graph *graph.Graph, index uint32) { // while it is locked the parents live
+			for _, parent := range graph.AppendParents(few[:0], index) {
+				if needed < len(all) {
+					all[needed] = handleOf(parent)
+				}
+				needed++
+				counts[i]++
+			}
+		})
+	}
+	return needed
+}
+
+// checkCycle says whether the first of the pages can depend on the others. It waits for no page.
+func checkCycle(pages []uint64) (err error) {
+	withGraph(pages[0], func(all *graph.Graph, child uint32) {
+		for _, parent := range pages[1:] { // dependencies are between pages of one context
+			if err == nil && lives(parent) && contextOf(native.Index(parent)) == contextOf(child) {
+				err = all.Allows(native.Index(parent), child)
+			}
+		}
+	})
+	return err
 }
 
 // DependencyOrder is all pages with dependencies, parents before children.

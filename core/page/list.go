@@ -89,7 +89,7 @@ func MemoryUsage() Usage {
 	host, _ := region.Usage()
 	u := Usage{
 		Pages: host, Records: memory.RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()),
-		Caches: native.CacheBytes(),
+		Caches: native.CacheBytes() + native.CommandsBytes(),
 	}
 	for _, c := range contexts.All() {
 		u.Disk += c.residency.DiskUsed()

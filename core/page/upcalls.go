@@ -20,6 +20,7 @@ import (
 //	End, ReleaseEnded           a page ends that has more than small memory: side record, dependencies, backing
 //	NewVersion                  the versions of groups are an era's
 //	Leave, GroupLeft            a group destroys a page with a side record; a thread ends before its group
+//	Parents, CheckCycle         dependencies are Go's
 //	TellReport                  what the guard has found
 //	Panicked                    the library is to be poisoned
 var upcalls = native.Upcalls{
@@ -64,6 +65,10 @@ var upcalls = native.Upcalls{
 	},
 	Leave:     func(index uint32, state uint64) { contextOf(index).leave(index, state) },
 	GroupLeft: groupLeft,
+	Parents:   parentsOf,
+	CheckCycle: func(pages []uint64) int32 {
+		return lasterror.Store(checkCycle(pages))
+	},
 	TellReport: func(context uint32) int32 {
 		m := memory.OfContext(context)
 		if m == nil {

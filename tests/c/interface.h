@@ -171,6 +171,35 @@ FIELD_IS(mmsb_page_runs_t, payload, 48, 8);
 FIELD_IS(mmsb_page_runs_t, payload_length, 56, 8);
 FIELD_IS(mmsb_page_runs_t, reserved, 64, 32);
 
+SIZE_IS(mmsb_commands_options_t, 64);
+FIELD_IS(mmsb_commands_options_t, struct_size, 0, 4);
+FIELD_IS(mmsb_commands_options_t, workers, 4, 4);
+FIELD_IS(mmsb_commands_options_t, capacity, 8, 8);
+FIELD_IS(mmsb_commands_options_t, reserved, 16, 48);
+
+SIZE_IS(mmsb_commands_stats_t, 144);
+FIELD_IS(mmsb_commands_stats_t, struct_size, 0, 4);
+FIELD_IS(mmsb_commands_stats_t, workers, 4, 4);
+FIELD_IS(mmsb_commands_stats_t, capacity, 8, 8);
+FIELD_IS(mmsb_commands_stats_t, enqueued, 16, 8);
+FIELD_IS(mmsb_commands_stats_t, done, 24, 8);
+FIELD_IS(mmsb_commands_stats_t, failed, 32, 8);
+FIELD_IS(mmsb_commands_stats_t, cancelled, 40, 8);
+FIELD_IS(mmsb_commands_stats_t, depth, 48, 8);
+FIELD_IS(mmsb_commands_stats_t, peak, 56, 8);
+FIELD_IS(mmsb_commands_stats_t, producers, 64, 8);
+FIELD_IS(mmsb_commands_stats_t, refused, 72, 8);
+FIELD_IS(mmsb_commands_stats_t, waits, 80, 8);
+FIELD_IS(mmsb_commands_stats_t, waited_ns, 88, 8);
+FIELD_IS(mmsb_commands_stats_t, failures_lost, 96, 8);
+FIELD_IS(mmsb_commands_stats_t, reserved, 104, 40);
+
+SIZE_IS(mmsb_command_failure_t, 256);
+FIELD_IS(mmsb_command_failure_t, struct_size, 0, 4);
+FIELD_IS(mmsb_command_failure_t, code, 4, 4);
+FIELD_IS(mmsb_command_failure_t, page, 8, 8);
+FIELD_IS(mmsb_command_failure_t, text, 16, 240);
+
 SIZE_IS(mmsb_save_options_t, 80);
 FIELD_IS(mmsb_save_options_t, struct_size, 0, 4);
 FIELD_IS(mmsb_save_options_t, compression, 4, 4);
@@ -536,6 +565,9 @@ static const struct interface_struct {
     {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
     {MMSB_STRUCT_DELTA, sizeof(mmsb_delta_t)},
     {MMSB_STRUCT_PAGE_RUNS, sizeof(mmsb_page_runs_t)},
+    {MMSB_STRUCT_COMMANDS_OPTIONS, sizeof(mmsb_commands_options_t)},
+    {MMSB_STRUCT_COMMANDS_STATS, sizeof(mmsb_commands_stats_t)},
+    {MMSB_STRUCT_COMMAND_FAILURE, sizeof(mmsb_command_failure_t)},
     {MMSB_STRUCT_SAVE_OPTIONS, sizeof(mmsb_save_options_t)},
     {MMSB_STRUCT_LOAD_OPTIONS, sizeof(mmsb_load_options_t)},
     {MMSB_STRUCT_SAVE_STATS, sizeof(mmsb_save_stats_t)},
@@ -687,6 +719,14 @@ static const char *const interface_calls[] = {
     "mmsb_group_begin",
     "mmsb_group_commit",
     "mmsb_group_rollback",
+    "mmsb_commands_create",
+    "mmsb_commands_destroy",
+    "mmsb_commands_enqueue",
+    "mmsb_commands_wait",
+    "mmsb_commands_drain",
+    "mmsb_commands_close",
+    "mmsb_commands_stats",
+    "mmsb_commands_failures",
     "mmsb_snapshot_save",
     "mmsb_snapshot_save_start",
     "mmsb_snapshot_save_descriptor",

@@ -111,7 +111,7 @@ PAGES = C(
         ),
         Mutant(
             "no-barrier", "the barrier is left out",
-            "wait_for_caches", "barrier();", ";",
+            "wait_for_caches", "mmsb__barrier();", ";",
         ),
         Mutant(
             "busy-not-awaited", "who is busy is not waited for",

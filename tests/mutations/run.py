@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from captures import CAPTURES
+from commands import COMMANDS, PROPAGATION
 from device_ledgers import DEVICE_LEDGERS, WHOLE_SEGMENTS, WHOLE_SOURCES
 from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
@@ -115,6 +116,8 @@ SUBJECTS: list[Go | C] = [
     LONG_COPIES,
     LIBRARY,
     LIMITS,
+    COMMANDS,
+    PROPAGATION,
 ]
 
 WORK = ROOT / "build/mutations"

@@ -1,10 +1,11 @@
 "Fallback to the CPU for programs that run without a GPU."
 module DeviceFallback
 
-using ..MMSB: AbstractMMSBError, CPU_ONLY, check
+using ..MMSB: AbstractMMSBError, CPU_ONLY, Page, check, fill_reference
+using ..MMSB.DeviceSync: GPUCommandBuffer, enqueue_propagation_command
 using ..MMSB.LibMMSB
 
-export fallback_to_cpu, has_gpu_support
+export CPUPropagationQueue, drain, fallback_to_cpu, has_gpu_support
 
 """
     has_gpu_support()::Bool
@@ -41,5 +42,33 @@ function fallback_to_cpu(f)
     end
     return task_local_storage(f, CPU_ONLY, true)
 end
+
+"""
+    CPUPropagationQueue(capacity = 65536)
+
+A queue of commands that `drain` executes, on the thread that calls it: `push!(queue, page)` and `push!(queue, page,
+dependencies)` enqueue as `enqueue_propagation_command` does, and throw a `WaitTimeoutError` where the thread's ring is full;
+`length(queue)` is how many wait, `close` ends it.
+"""
+struct CPUPropagationQueue
+    buffer::GPUCommandBuffer
+end
+
+CPUPropagationQueue(capacity::Integer = 65536) = CPUPropagationQueue(GPUCommandBuffer(capacity; workers = 0))
+
+function Base.push!(queue::CPUPropagationQueue, page::Page, dependencies::Union{AbstractVector{Page},Nothing} = nothing)
+    enqueue_propagation_command(queue.buffer, page, dependencies; timeout = 0)
+    return queue
+end
+
+Base.length(queue::CPUPropagationQueue) = length(queue.buffer)
+Base.close(queue::CPUPropagationQueue; cancel::Bool = false) = close(queue.buffer; cancel = cancel)
+
+"""
+    drain(queue)::Int
+
+Executes the commands that wait, on this thread, and returns how many; `get_command_failures(queue.buffer)` tells what they met.
+"""
+drain(queue::CPUPropagationQueue) = Int(fill_reference(UInt64, mmsb_commands_drain, queue.buffer, 0))
 
 end

@@ -49,6 +49,7 @@ const MMSB_KIND_USE = Int32(9)
 const MMSB_KIND_RUNTIME = Int32(11)
 const MMSB_KIND_RESERVATION = Int32(12)
 const MMSB_KIND_CAPTURE = Int32(13)
+const MMSB_KIND_COMMANDS = Int32(14)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
@@ -107,6 +108,9 @@ const MMSB_STRUCT_STORE_POINT = Int32(37)
 const MMSB_STRUCT_DEVICE_MEMORY = Int32(38)
 const MMSB_STRUCT_SLEEP_OPTIONS = Int32(39)
 const MMSB_STRUCT_MEMORY_STAT = Int32(40)
+const MMSB_STRUCT_COMMANDS_OPTIONS = Int32(41)
+const MMSB_STRUCT_COMMANDS_STATS = Int32(42)
+const MMSB_STRUCT_COMMAND_FAILURE = Int32(43)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -126,6 +130,8 @@ const MMSB_DELTA_DENSE_BITS = Int32(2)
 const MMSB_DELTA_SPARSE_BITS = Int32(3)
 const MMSB_DELTA_INDEXED = Int32(4)
 const MMSB_DELTA_RUNS = Int32(5)
+const MMSB_COMMANDS_COMPLETE = Int32(0)
+const MMSB_COMMANDS_CANCEL = Int32(1)
 const MMSB_COMPRESSION_NONE = Int32(0)
 const MMSB_COMPRESSION_ZSTD = Int32(1)
 const MMSB_RAW_WRITES_ALLOW = Int32(0)
@@ -198,6 +204,7 @@ const mmsb_stream_t = UInt64
 const mmsb_block_t = UInt64
 const mmsb_use_t = UInt64
 const mmsb_capture_t = UInt64
+const mmsb_commands_t = UInt64
 const mmsb_tag_t = UInt32
 const mmsb_location_t = Int32
 const mmsb_delta_kind_t = Int32
@@ -376,6 +383,38 @@ struct mmsb_page_runs_t
     payload::Ptr{Cvoid}
     payload_length::UInt64
     reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_commands_options_t
+    struct_size::UInt32
+    workers::Int32
+    capacity::UInt64
+    reserved::NTuple{6,UInt64}
+end
+
+struct mmsb_commands_stats_t
+    struct_size::UInt32
+    workers::Int32
+    capacity::UInt64
+    enqueued::UInt64
+    done::UInt64
+    failed::UInt64
+    cancelled::UInt64
+    depth::UInt64
+    peak::UInt64
+    producers::UInt64
+    refused::UInt64
+    waits::UInt64
+    waited_ns::UInt64
+    failures_lost::UInt64
+    reserved::NTuple{5,UInt64}
+end
+
+struct mmsb_command_failure_t
+    struct_size::UInt32
+    code::mmsb_status_t
+    page::mmsb_page_t
+    text::NTuple{240,UInt8}
 end
 
 struct mmsb_save_options_t
@@ -766,6 +805,9 @@ const STRUCTS = (
     MMSB_STRUCT_RUN => mmsb_run_t,
     MMSB_STRUCT_DELTA => mmsb_delta_t,
     MMSB_STRUCT_PAGE_RUNS => mmsb_page_runs_t,
+    MMSB_STRUCT_COMMANDS_OPTIONS => mmsb_commands_options_t,
+    MMSB_STRUCT_COMMANDS_STATS => mmsb_commands_stats_t,
+    MMSB_STRUCT_COMMAND_FAILURE => mmsb_command_failure_t,
     MMSB_STRUCT_SAVE_OPTIONS => mmsb_save_options_t,
     MMSB_STRUCT_LOAD_OPTIONS => mmsb_load_options_t,
     MMSB_STRUCT_SAVE_STATS => mmsb_save_stats_t,
@@ -1045,6 +1087,30 @@ mmsb_context_dependency_order(context, pages, capacity, count) =
 mmsb_group_begin(context) = @ccall libmmsb.mmsb_group_begin(context::mmsb_context_t)::mmsb_status_t
 mmsb_group_commit(context) = @ccall libmmsb.mmsb_group_commit(context::mmsb_context_t)::mmsb_status_t
 mmsb_group_rollback(context) = @ccall libmmsb.mmsb_group_rollback(context::mmsb_context_t)::mmsb_status_t
+mmsb_commands_options_init(options) =
+    @ccall libmmsb.mmsb_commands_options_init(options::Ptr{mmsb_commands_options_t})::Cvoid
+mmsb_commands_create(options, commands) =
+    @ccall libmmsb.mmsb_commands_create(
+        options::Ptr{mmsb_commands_options_t}, commands::Ptr{mmsb_commands_t}
+    )::mmsb_status_t
+mmsb_commands_destroy(commands) = @ccall libmmsb.mmsb_commands_destroy(commands::mmsb_commands_t)::mmsb_status_t
+mmsb_commands_enqueue(commands, page, dependencies, count, timeout_ns) =
+    @ccall libmmsb.mmsb_commands_enqueue(
+        commands::mmsb_commands_t, page::mmsb_page_t, dependencies::Ptr{mmsb_page_t}, count::Csize_t, timeout_ns::UInt64
+    )::mmsb_status_t
+mmsb_commands_wait(commands, timeout_ns) =
+    @ccall libmmsb.mmsb_commands_wait(commands::mmsb_commands_t, timeout_ns::UInt64)::mmsb_status_t
+mmsb_commands_drain(commands, limit, executed) =
+    @ccall libmmsb.mmsb_commands_drain(commands::mmsb_commands_t, limit::UInt64, executed::Ptr{UInt64})::mmsb_status_t
+mmsb_commands_close(commands, mode, timeout_ns) =
+    @ccall libmmsb.mmsb_commands_close(commands::mmsb_commands_t, mode::Int32, timeout_ns::UInt64)::mmsb_status_t
+mmsb_commands_stats_init(stats) = @ccall libmmsb.mmsb_commands_stats_init(stats::Ptr{mmsb_commands_stats_t})::Cvoid
+mmsb_commands_stats(commands, stats) =
+    @ccall libmmsb.mmsb_commands_stats(commands::mmsb_commands_t, stats::Ptr{mmsb_commands_stats_t})::mmsb_status_t
+mmsb_commands_failures(commands, failures, capacity, count) =
+    @ccall libmmsb.mmsb_commands_failures(
+        commands::mmsb_commands_t, failures::Ptr{mmsb_command_failure_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_save_options_init(options) = @ccall libmmsb.mmsb_save_options_init(options::Ptr{mmsb_save_options_t})::Cvoid
 mmsb_snapshot_save(context, path, options) =
     @ccall libmmsb.mmsb_snapshot_save(

@@ -173,6 +173,9 @@ uint64_t extent(const mmsb_delta_t *delta);
 void do_delta(const mmsb_delta_t *delta, uint8_t *bytes, uint8_t *mask);
 void delta_was_applied(page_t *page, const mmsb_delta_t *delta);
 
+/* dependencies.c: whether a way of edges leads from one page to the other, or they are the same. */
+int reaches(const page_t *from, const page_t *to);
+
 /* metadata.c: a page's metadata as the library exports it, or its keys. */
 enum { BLOB = 1024 /* bytes, more than any has */ };
 size_t write_blob(const page_t *page, uint8_t *blob, int keys_only);
@@ -232,6 +235,8 @@ void fuzz_metadata(void);
 /* dependencies.c */
 void fuzz_dependency(void);
 void fuzz_dependency_lists(void);
+/* commands.c */
+void fuzz_commands(void);
 /* contexts.c */
 void fuzz_context(void);
 void fuzz_end_context(void);

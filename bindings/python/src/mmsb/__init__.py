@@ -42,6 +42,7 @@ from ._errors import (
     WouldBlockError,
 )
 from .capture import Capture
+from .commands import CommandBuffer, CommandFailure, CommandStats
 from .context import Context, ContextStats, GuardReport
 from .delta import Delta
 from .device import (
@@ -103,6 +104,9 @@ __all__ = [
     "Capture",
     "Change",
     "ClosedError",
+    "CommandBuffer",
+    "CommandFailure",
+    "CommandStats",
     "Context",
     "ContextStats",
     "CorruptError",

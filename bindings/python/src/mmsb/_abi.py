@@ -58,6 +58,7 @@ KIND_USE = 9
 KIND_RUNTIME = 11
 KIND_RESERVATION = 12
 KIND_CAPTURE = 13
+KIND_COMMANDS = 14
 KIND_DELTA = 4
 KIND_MEMORY = 5
 LOCATION_DEFAULT = -1
@@ -116,6 +117,9 @@ STRUCT_STORE_POINT = 37
 STRUCT_DEVICE_MEMORY = 38
 STRUCT_SLEEP_OPTIONS = 39
 STRUCT_MEMORY_STAT = 40
+STRUCT_COMMANDS_OPTIONS = 41
+STRUCT_COMMANDS_STATS = 42
+STRUCT_COMMAND_FAILURE = 43
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -135,6 +139,8 @@ DELTA_DENSE_BITS = 2
 DELTA_SPARSE_BITS = 3
 DELTA_INDEXED = 4
 DELTA_RUNS = 5
+COMMANDS_COMPLETE = 0
+COMMANDS_CANCEL = 1
 COMPRESSION_NONE = 0
 COMPRESSION_ZSTD = 1
 RAW_WRITES_ALLOW = 0
@@ -238,6 +244,7 @@ KIND = {
     "runtime": KIND_RUNTIME,
     "reservation": KIND_RESERVATION,
     "capture": KIND_CAPTURE,
+    "commands": KIND_COMMANDS,
     "delta": KIND_DELTA,
     "memory": KIND_MEMORY,
 }
@@ -302,6 +309,7 @@ DEVICE = {"host": DEVICE_HOST}
 SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
+COMMANDS = {"complete": COMMANDS_COMPLETE, "cancel": COMMANDS_CANCEL}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -508,6 +516,44 @@ class PageRuns(ctypes.Structure):
         ("payload", c_void_p),
         ("payload_length", c_uint64),
         ("reserved", c_uint64 * 4),
+    )
+
+
+class CommandsOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("workers", c_int32),
+        ("capacity", c_uint64),
+        ("reserved", c_uint64 * 6),
+    )
+
+
+class CommandsStats(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("workers", c_int32),
+        ("capacity", c_uint64),
+        ("enqueued", c_uint64),
+        ("done", c_uint64),
+        ("failed", c_uint64),
+        ("cancelled", c_uint64),
+        ("depth", c_uint64),
+        ("peak", c_uint64),
+        ("producers", c_uint64),
+        ("refused", c_uint64),
+        ("waits", c_uint64),
+        ("waited_ns", c_uint64),
+        ("failures_lost", c_uint64),
+        ("reserved", c_uint64 * 5),
+    )
+
+
+class CommandFailure(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("code", c_int32),
+        ("page", c_uint64),
+        ("text", c_char * 240),
     )
 
 
@@ -954,6 +1000,9 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_RUN: Run,
     STRUCT_DELTA: Delta,
     STRUCT_PAGE_RUNS: PageRuns,
+    STRUCT_COMMANDS_OPTIONS: CommandsOptions,
+    STRUCT_COMMANDS_STATS: CommandsStats,
+    STRUCT_COMMAND_FAILURE: CommandFailure,
     STRUCT_SAVE_OPTIONS: SaveOptions,
     STRUCT_LOAD_OPTIONS: LoadOptions,
     STRUCT_SAVE_STATS: SaveStats,
@@ -1100,6 +1149,16 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_group_begin": (c_int32, (c_uint64,)),
     "mmsb_group_commit": (c_int32, (c_uint64,)),
     "mmsb_group_rollback": (c_int32, (c_uint64,)),
+    "mmsb_commands_options_init": (None, (POINTER(CommandsOptions),)),
+    "mmsb_commands_create": (c_int32, (POINTER(CommandsOptions), POINTER(c_uint64))),
+    "mmsb_commands_destroy": (c_int32, (c_uint64,)),
+    "mmsb_commands_enqueue": (c_int32, (c_uint64, c_uint64, c_void_p, c_size_t, c_uint64)),
+    "mmsb_commands_wait": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_commands_drain": (c_int32, (c_uint64, c_uint64, POINTER(c_uint64))),
+    "mmsb_commands_close": (c_int32, (c_uint64, c_int32, c_uint64)),
+    "mmsb_commands_stats_init": (None, (POINTER(CommandsStats),)),
+    "mmsb_commands_stats": (c_int32, (c_uint64, POINTER(CommandsStats))),
+    "mmsb_commands_failures": (c_int32, (c_uint64, POINTER(CommandFailure), c_size_t, POINTER(c_size_t))),
     "mmsb_save_options_init": (None, (POINTER(SaveOptions),)),
     "mmsb_snapshot_save": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions))),
     "mmsb_snapshot_save_start": (c_int32, (c_uint64, c_char_p, POINTER(SaveOptions), POINTER(WorkOptions), POINTER(c_uint64))),

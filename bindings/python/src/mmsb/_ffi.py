@@ -150,7 +150,7 @@ def failure(status: int) -> MMSBError:
     text: bytes = lib.mmsb_last_error() if matches else lib.mmsb_strerror(status)
     detail = sized(_abi.ErrorDetail)
     known = matches and lib.mmsb_last_error_detail(ctypes.byref(detail)) == _abi.OK and detail.domain
-    message = _PAGE.sub(_with_id, text.decode("utf-8", "replace"))
+    message = naming_pages(text.decode("utf-8", "replace"))
     missing = known and detail.domain == _abi.DOMAIN_ERRNO and detail.foreign_code == errno.ENOENT
     if missing and status == _abi.E_NOT_FOUND:
         error: MMSBError = _errors.MissingFileError(message)
@@ -168,6 +168,11 @@ def failure(status: int) -> MMSBError:
 
 # The library's texts name pages by their handles, Python's by their ids.
 _PAGE = re.compile(r"\bpage (0x[0-9a-f]{16})\b")
+
+
+def naming_pages(text: str) -> str:
+    """A text of the library, with the ids of pages that live."""
+    return _PAGE.sub(_with_id, text)
 
 
 def _with_id(named: re.Match[str]) -> str:
