@@ -198,6 +198,9 @@ static const size_t sizes[] = {
     SIZE(DEVICE_MEMORY, device_memory),
     SIZE(SLEEP_OPTIONS, sleep_options),
     SIZE(MEMORY_STAT, memory_stat),
+    SIZE(COPY, copy),
+    SIZE(PROPAGATION, propagation),
+    SIZE(DIFFERENCE, difference),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -100,8 +100,10 @@ typedef struct mmsb__kernel_propagate {
 /* A kernel NAME is the device's function mmsb__kernel_NAME with a parameter of type mmsb__kernel_NAME_t. */
 #define MMSB_KERNELS(X) \
     X(fill) \
-    X(copy) X(copy_many) X(merge_bytes) X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) \
-        X(difference) X(checksum) X(propagate)
+    X(copy) \
+    X(copy_many) \
+    X(merge_bytes) X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) \
+        X(propagate)
 
 #if !defined(__CUDACC__)
 #pragma GCC visibility push(hidden)
@@ -117,6 +119,10 @@ typedef struct mmsb__kernel_host {
 
 /* The kernel with that name, or NULL. */
 const mmsb__kernel_host_t *mmsb__kernel_host(const char *name);
+
+/* Each kernel with one thread: mmsb__kernel_NAME_alone. */
+#define MMSB__KERNEL_ALONE(kernel) void mmsb__kernel_##kernel##_alone(const mmsb__kernel_##kernel##_t *parameter);
+MMSB_KERNELS(MMSB__KERNEL_ALONE)
 
 /* Where a simulated device's memory is for the host: addresses from base to before end are reached distance bytes further on.
  * It is a multiple of 16. To be called before the first kernel runs; at first no address is translated. */
