@@ -196,32 +196,17 @@ mmsb_status_t mmsb_stream_scatter(mmsb_stream_t stream, void *to, uint64_t bytes
 
 /* -------------------------------------------------------------------------------------------------------- lists ---- */
 
-/* What the items of a list write and read. */
-typedef struct stretches {
-    mmsb__stretch_t *written, *read;
-    size_t written_count, read_count;
-} stretches_t;
+/* What the items of a list write and read: as many groups as an item has ranges. */
+enum { MOST_GROUPS = 4 };
 
-static void add(mmsb__stretch_t *list, size_t *count, const void *address, uint64_t bytes, size_t index) {
-    if (bytes != 0)
-        list[(*count)++] = (mmsb__stretch_t){(uintptr_t)address, (uintptr_t)address + bytes, index};
-}
-
-/* Room for two stretches of each kind an item. */
-static mmsb_status_t make_stretches(stretches_t *of, size_t items) {
-    *of = (stretches_t){.written =
-                            items <= SIZE_MAX / sizeof(mmsb__stretch_t) / 4 ? malloc(4 * items * sizeof *of->written) : NULL};
-    if (!of->written)
+static mmsb_status_t make_groups(mmsb__stretches_t groups[MOST_GROUPS], size_t count, size_t items) {
+    const size_t bytes = sizeof(mmsb__stretch_t);
+    mmsb__stretch_t *room = items <= SIZE_MAX / bytes / count ? malloc(count * items * bytes) : NULL;
+    if (!room)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory to check %zu items", items);
-    of->read = of->written + 2 * items;
+    for (size_t i = 0; i < count; i++)
+        groups[i] = (mmsb__stretches_t){.list = room + i * items};
     return MMSB_OK;
-}
-
-static mmsb_status_t end_stretches(stretches_t *of, mmsb_status_t status, size_t *bad) {
-    if (status == MMSB_OK)
-        status = mmsb__stretches_apart(of->written, of->written_count, of->read, of->read_count, bad);
-    free(of->written);
-    return status;
 }
 
 static mmsb_status_t check_copy(const mmsb_copy_t *copy) {
@@ -231,17 +216,19 @@ static mmsb_status_t check_copy(const mmsb_copy_t *copy) {
 }
 
 static mmsb_status_t check_copies(const mmsb_copy_t *copies, size_t count, size_t *bad) {
-    stretches_t of;
-    mmsb_status_t status = make_stretches(&of, count);
-    if (status != MMSB_OK)
-        return status;
+    mmsb__stretches_t groups[MOST_GROUPS];
+    DOOR_CHECK(make_groups(groups, 2, count));
+    mmsb_status_t status = MMSB_OK;
     for (size_t i = 0; i < count && status == MMSB_OK; i++) {
         *bad = i;
         status = check_copy(&copies[i]);
-        add(of.written, &of.written_count, copies[i].to, copies[i].bytes, i);
-        add(of.read, &of.read_count, copies[i].from, copies[i].bytes, i);
+        mmsb__stretches_add(&groups[0], copies[i].to, copies[i].bytes, i);
+        mmsb__stretches_add(&groups[1], copies[i].from, copies[i].bytes, i);
     }
-    return end_stretches(&of, status, bad);
+    if (status == MMSB_OK)
+        status = mmsb__stretches_apart(groups, 1, 2, bad);
+    free(groups[0].list);
+    return status;
 }
 
 /* With one thread the kernel heeds no piece. */
@@ -277,20 +264,22 @@ static mmsb_status_t check_propagation(const mmsb_propagation_t *item) {
 }
 
 static mmsb_status_t check_propagations(const mmsb_propagation_t *items, size_t count, size_t *bad) {
-    stretches_t of;
-    mmsb_status_t status = make_stretches(&of, count);
-    if (status != MMSB_OK)
-        return status;
+    mmsb__stretches_t groups[MOST_GROUPS];
+    DOOR_CHECK(make_groups(groups, 4, count));
+    mmsb_status_t status = MMSB_OK;
     for (size_t i = 0; i < count && status == MMSB_OK; i++) {
         const mmsb_propagation_t *item = &items[i];
         *bad = i;
         status = check_propagation(item);
-        add(of.written, &of.written_count, item->to, item->bytes, i);
-        add(of.written, &of.written_count, item->changed, changed_length(item->changed, item->bytes), i);
-        add(of.read, &of.read_count, item->from, item->bytes, i);
-        add(of.read, &of.read_count, item->mask, bits_length(item->bytes), i);
+        mmsb__stretches_add(&groups[0], item->to, item->bytes, i);
+        mmsb__stretches_add(&groups[1], item->changed, changed_length(item->changed, item->bytes), i);
+        mmsb__stretches_add(&groups[2], item->from, item->bytes, i);
+        mmsb__stretches_add(&groups[3], item->mask, bits_length(item->bytes), i);
     }
-    return end_stretches(&of, status, bad);
+    if (status == MMSB_OK)
+        status = mmsb__stretches_apart(groups, 2, 4, bad);
+    free(groups[0].list);
+    return status;
 }
 
 _Static_assert(sizeof(mmsb_propagation_t) == sizeof(mmsb__kernel_pair_t) && offsetof(mmsb_propagation_t, to) == 0 &&

@@ -72,7 +72,8 @@ func mmsbgo_stream_scatter(h C.mmsb_stream_t, to C.uintptr_t, bytes C.uint64_t, 
 	defer guard(&code)
 	page := kernels.Page{Address: driver.Address(to), Bytes: uint64(bytes)}
 	return launch(h, func(k *kernels.Set) (driver.Launch, error) {
-		return k.Scatter(page, driver.Address(offsets), uint64(offsetBytes), uint64(origin), driver.Address(values), uint64(count))
+		return k.Scatter(page, driver.Address(offsets), uint64(offsetBytes), uint64(origin), driver.Address(values),
+			uint64(count))
 	})
 }
 

@@ -2290,8 +2290,8 @@ MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
  *            MMSB_STREAM_HOST. Any alignment, unless a function says otherwise. A kernel that touches other addresses loses the
  *            device, as a program's own would. Memory must stay valid until the stream has passed the work.
  * Order      As for mmsb_stream_copy: the caller has begun a use of the blocks.
- * Overlaps   What a call writes overlaps neither what it reads nor what else it writes: MMSB_E_INVALID_ARGUMENT. So do ranges that
- *            reach past the last address, and NULL for a range that is not empty. Other bytes are not touched.
+ * Overlaps   What a call writes overlaps neither what it reads nor what else it writes: MMSB_E_INVALID_ARGUMENT. The same code is
+ *            for ranges past the last address, and for NULL with bytes. Other bytes are not touched.
  * Errors     All of them: handle errors, MMSB_E_INVALID_ARGUMENT, and on a device MMSB_E_UNSUPPORTED (the library was built
  *            without kernels for it), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. */
 
@@ -2328,8 +2328,8 @@ MMSB_API mmsb_status_t mmsb_stream_differences(mmsb_stream_t stream, void *bits,
 MMSB_API mmsb_status_t mmsb_stream_checksum(mmsb_stream_t stream, uint32_t *sums, const void *from, uint64_t bytes,
                                             uint64_t part);
 
-/* to[i] = payload[i] where the mask has i, for i < bytes. kind: MMSB_DELTA_DENSE_BYTES = the mask has a byte for each, which is not
- * 0; MMSB_DELTA_DENSE_BITS = bit i%8 of byte i/8. changed (may be NULL): a bit mask of to in which the bytes are marked; whole
+/* to[i] = payload[i] where the mask has i, for i < bytes. kind: MMSB_DELTA_DENSE_BYTES = the mask has a byte for each, which is
+ * not 0; MMSB_DELTA_DENSE_BITS = bit i%8 of byte i/8. changed (may be NULL): a bit mask of to in which the bytes are marked; whole
  * words of 4 bytes, and aligned to 4. Bytes in between may be written back as they were read.
  * Errors: as above (also for another kind). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_merge(mmsb_stream_t stream, void *to, const void *mask, mmsb_delta_kind_t kind,

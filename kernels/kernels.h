@@ -102,8 +102,8 @@ typedef struct mmsb__kernel_propagate {
     X(fill) \
     X(copy) \
     X(copy_many) \
-    X(merge_bytes) X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) \
-        X(propagate)
+    X(merge_bytes) \
+    X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) X(propagate)
 
 #if !defined(__CUDACC__)
 #pragma GCC visibility push(hidden)

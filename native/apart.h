@@ -16,9 +16,19 @@ typedef struct mmsb__stretch {
     size_t index;
 } mmsb__stretch_t;
 
-/* MMSB_OK, or MMSB_E_INVALID_ARGUMENT and the later item of an overlap in *bad. Puts both lists in order. */
-mmsb_status_t mmsb__stretches_apart(mmsb__stretch_t *written, size_t written_count, mmsb__stretch_t *read, size_t read_count,
-                                    size_t *bad);
+typedef struct mmsb__stretches {
+    mmsb__stretch_t *list;
+    size_t count;
+    uint64_t lowest, highest; /* all lie from the one to before the other */
+    int in_order;
+} mmsb__stretches_t;
+
+/* Adds the bytes at an address of an item; none is nothing to add. The list has room. */
+void mmsb__stretches_add(mmsb__stretches_t *to, const void *address, uint64_t bytes, size_t index);
+
+/* MMSB_OK, or MMSB_E_INVALID_ARGUMENT and the later item of an overlap in *bad. The first so many groups are written. Puts lists
+ * in order where it must. */
+mmsb_status_t mmsb__stretches_apart(mmsb__stretches_t *groups, size_t written, size_t count, size_t *bad);
 
 #pragma GCC visibility pop
 #endif
