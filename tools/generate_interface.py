@@ -57,7 +57,7 @@ GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT
 GO_WORDS = {"HTML", "JSON", "CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
-ARRAYS = {"pages", "parents", "children", "statuses", "clones", "paths"}
+ARRAYS = {"pages", "parents", "children", "statuses", "clones", "paths", "sums"}
 
 PYTHON_SCALARS = {
     "char": "c_char",

@@ -1272,7 +1272,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_stream_compare": (c_int32, (c_uint64, c_void_p, c_void_p, c_void_p, c_uint64)),
     "mmsb_stream_difference": (c_int32, (c_uint64, POINTER(Difference), c_void_p, c_void_p, c_uint64)),
     "mmsb_stream_differences": (c_int32, (c_uint64, c_void_p, c_void_p, c_void_p, c_uint64)),
-    "mmsb_stream_checksum": (c_int32, (c_uint64, POINTER(c_uint32), c_void_p, c_uint64, c_uint64)),
+    "mmsb_stream_checksum": (c_int32, (c_uint64, c_void_p, c_void_p, c_uint64, c_uint64)),
     "mmsb_stream_merge": (c_int32, (c_uint64, c_void_p, c_void_p, c_int32, c_void_p, c_uint64, c_void_p)),
     "mmsb_stream_scatter": (c_int32, (c_uint64, c_void_p, c_uint64, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64)),
     "mmsb_stream_propagate": (c_int32, (c_uint64, POINTER(Propagation), c_size_t, POINTER(c_size_t))),
