@@ -160,7 +160,7 @@ static uint64_t offset_at(const void *offsets, uint32_t offset_bytes, uint64_t i
     return offset_bytes == 8 ? ((const uint64_t *)offsets)[i] : ((const uint32_t *)offsets)[i];
 }
 
-static mmsb_status_t check_offsets(const void *offsets, uint32_t offset_bytes, uint64_t origin, uint64_t count, uint64_t bytes) {
+static mmsb_status_t check_places(const void *offsets, uint32_t offset_bytes, uint64_t origin, uint64_t count, uint64_t bytes) {
     for (uint64_t i = 0; i < count; i++) {
         uint64_t offset = offset_at(offsets, offset_bytes, i);
         if (offset - origin >= bytes)
@@ -187,7 +187,7 @@ mmsb_status_t mmsb_stream_scatter(mmsb_stream_t stream, void *to, uint64_t bytes
     if (stream != MMSB_STREAM_HOST)
         return mmsbgo_stream_scatter(stream, (uintptr_t)to, bytes, (uintptr_t)offsets, offset_bytes, origin, (uintptr_t)values,
                                      count);
-    DOOR_CHECK(check_offsets(offsets, offset_bytes, origin, count, bytes));
+    DOOR_CHECK(check_places(offsets, offset_bytes, origin, count, bytes));
     const mmsb__kernel_scatter_t of = {(uintptr_t)to, bytes, (uintptr_t)offsets, offset_bytes, origin, (uintptr_t)values,
                                        count,         0};
     mmsb__kernel_scatter_alone(&of);

@@ -383,7 +383,7 @@ func Parts(bytes, part uint64) uint64 {
 // alignment, sums over what is read); OutOfRange past the end of addresses.
 func (s *Set) Checksum(sums, from driver.Address, bytes, part uint64) (driver.Launch, error) {
 	if part == 0 {
-		return driver.Launch{}, status.Errorf(status.InvalidArgument, "a part has 0 bytes, at least 1 is needed")
+		return driver.Launch{}, status.Errorf(status.InvalidArgument, "part is 0 bytes, at least 1 is needed")
 	}
 	parts := Parts(bytes, part)
 	if parts > math.MaxUint64/sumBytes {

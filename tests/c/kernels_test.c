@@ -353,6 +353,7 @@ static void bad_input_changes_nothing(void) {
     memset(memory, 7, sizeof memory);
     CHECK_STATUS(mmsb_stream_scatter(MMSB_STREAM_HOST, m, 8, offsets, 8, 0, m + 64, 3), MMSB_E_OUT_OF_RANGE);
     CHECK_STATUS(mmsb_stream_scatter(MMSB_STREAM_HOST, m, 9, offsets, 8, 2, m + 64, 3), MMSB_E_OUT_OF_RANGE);
+    CHECK_STATUS(mmsb_stream_scatter(MMSB_STREAM_HOST, m, 9, offsets, 8, 0, m + 64, 3), MMSB_E_OUT_OF_RANGE);
     for (size_t i = 0; i < sizeof memory; i++)
         CHECK_EQUAL(m[i], 7);
     CHECK_OK(mmsb_stream_fill(stream, address, 0, 256));
