@@ -42,7 +42,7 @@ from histories import HISTORIES, RECORDS
 from hits import HITS, LEFT_TO_C
 from ids import IDS
 from journal import JOURNAL
-from kernels import COMPARISONS, LAUNCHES, TABLES
+from launches import COMPARISONS, LAUNCHES, TABLES
 from library import LIBRARY, LIMITS
 from loads import LOADS
 from mutation import MisfitError, Mutant, Planting

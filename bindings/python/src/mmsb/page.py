@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 class Difference(NamedTuple):
     """How many bytes of two pages differ, and the index of the first of them: None if none does."""
 
-    count: int
+    differing: int
     first: int | None
 
 
