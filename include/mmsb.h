@@ -2329,8 +2329,8 @@ MMSB_API mmsb_status_t mmsb_stream_checksum(mmsb_stream_t stream, uint32_t *sums
                                             uint64_t part);
 
 /* to[i] = payload[i] where the mask has i, for i < bytes. kind: MMSB_DELTA_DENSE_BYTES = the mask has a byte for each, which is
- * not 0; MMSB_DELTA_DENSE_BITS = bit i%8 of byte i/8. changed (may be NULL): a bit mask of to in which the bytes are marked; whole
- * words of 4 bytes, and aligned to 4. Bytes in between may be written back as they were read.
+ * not 0; MMSB_DELTA_DENSE_BITS = bit i%8 of byte i/8. changed (may be NULL): a bit mask of to in which the bytes are marked, of
+ * whole words of 4 bytes, and aligned to 4. Bytes in between may be written back as they were read.
  * Errors: as above (also for another kind). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_merge(mmsb_stream_t stream, void *to, const void *mask, mmsb_delta_kind_t kind,
                                          const void *payload, uint64_t bytes, void *changed);
