@@ -214,7 +214,8 @@ endif
 
 # The stand-in for NVIDIA's driver library. gpu/cuda's tests find it there.
 FAKECUDA := build/fakecuda/libcuda.so.1
-$(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard kernels/*.h) tests/fakecuda/fakecuda.h gpu/cuda/abi.h \
+$(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard native/bytes*.c) native/checksum.c \
+    $(wildcard kernels/*.h) $(wildcard native/bytes*.h) tests/fakecuda/fakecuda.h gpu/cuda/abi.h \
     $(STAMPS)/cuda-headers
 	@mkdir -p $(@D)
 	@gcc -std=gnu11 -D_GNU_SOURCE $(C_FLAGS) -fPIC -shared -fvisibility=hidden -isystem $(CUDA_HEADERS) $(filter %.c,$^) -o $@ \

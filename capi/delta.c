@@ -53,6 +53,33 @@ mmsb_status_t mmsb_delta_merge(const mmsb_delta_t *first, const mmsb_delta_t *se
     return mmsbgo_delta_merge((mmsb_delta_t *)first, (mmsb_delta_t *)second, merged);
 }
 
+mmsb_status_t mmsb_page_compare(mmsb_page_t a, mmsb_page_t b, mmsb_difference_t *difference) {
+    DOOR_ENTER();
+    DOOR_POINTER(difference);
+    return mmsb__page_compare(a, b, difference);
+}
+
+mmsb_status_t mmsb_page_differences(mmsb_page_t a, mmsb_page_t b, void *bits, uint64_t length) {
+    DOOR_ENTER();
+    DOOR_BUFFER(bits, length);
+    return mmsb__page_differences(a, b, bits, length);
+}
+
+mmsb_status_t mmsb_page_checksum(mmsb_page_t page, uint64_t offset, uint64_t length, uint32_t *sum) {
+    DOOR_ENTER();
+    DOOR_POINTER(sum);
+    return mmsb__page_checksum(page, offset, length, sum);
+}
+
+uint32_t mmsb_checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes) {
+    return mmsb__checksum_join(first, second, second_bytes);
+}
+
+mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from) {
+    DOOR_ENTER();
+    DOOR_CHANGE_OF(page, mmsb__page_propagate(page, from))
+}
+
 mmsb_status_t mmsb_delta_from_pages(mmsb_page_t old_page, mmsb_page_t new_page, mmsb_delta_t **delta) {
     DOOR_ENTER();
     DOOR_POINTER(delta);

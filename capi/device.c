@@ -165,25 +165,20 @@ mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns) {
     return mmsbgo_stream_wait(stream, timeout_ns);
 }
 
-static mmsb_status_t check_range(const char *name, const void *address, uint64_t bytes) {
-    if (!address)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL", name);
-    if (bytes > UINTPTR_MAX - (uintptr_t)address)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s at %p has %llu bytes, past the last address", name, address,
-                          (unsigned long long)bytes);
-    return MMSB_OK;
-}
-
 mmsb_status_t mmsb_stream_copy(mmsb_stream_t stream, void *to, const void *from, uint64_t bytes) {
     DOOR_ENTER();
-    DOOR_CHECK(check_range("to", to, bytes));
-    DOOR_CHECK(check_range("from", from, bytes));
+    DOOR_CHECK(door_range("to", to, bytes));
+    DOOR_CHECK(door_range("from", from, bytes));
+    if (stream == MMSB_STREAM_HOST)
+        return door_host_copy(to, from, bytes);
     return mmsbgo_stream_copy(stream, (uintptr_t)to, (uintptr_t)from, bytes);
 }
 
 mmsb_status_t mmsb_stream_fill(mmsb_stream_t stream, void *address, uint8_t value, uint64_t bytes) {
     DOOR_ENTER();
-    DOOR_CHECK(check_range("address", address, bytes));
+    DOOR_CHECK(door_range("address", address, bytes));
+    if (stream == MMSB_STREAM_HOST)
+        return door_host_fill(address, value, bytes);
     return mmsbgo_stream_fill(stream, (uintptr_t)address, value, bytes);
 }
 

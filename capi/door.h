@@ -6,6 +6,7 @@
 #define MMSB_CAPI_DOOR_H
 
 #include "access.h"
+#include "compare.h"
 #include "delta_batch.h"
 #include "gate.h"
 #include "id.h"
@@ -85,6 +86,13 @@ static inline mmsb_status_t door_array(const char *name, const void *pointer, ui
 /* Bytes whose number is checked against a page's size later. */
 #define DOOR_BUFFER(pointer, length) DOOR_CHECK((length) == 0 ? MMSB_OK : door_pointer(#pointer, pointer, 1))
 #define DOOR_BYTE_ARRAY(pointer, count) DOOR_CHECK(door_array(#pointer, pointer, count, 1, 1))
+
+/* Addresses of so many bytes. */
+mmsb_status_t door_range(const char *name, const void *address, uint64_t bytes);
+
+/* mmsb_stream_copy and mmsb_stream_fill for MMSB_STREAM_HOST. */
+mmsb_status_t door_host_copy(void *to, const void *from, uint64_t bytes);
+mmsb_status_t door_host_fill(void *to, uint8_t value, uint64_t bytes);
 
 /* A file name: bytes as the system takes them, but not empty. */
 mmsb_status_t door_path(const char *name, const char *path);

@@ -201,6 +201,9 @@ static const size_t sizes[] = {
     SIZE(COMMANDS_OPTIONS, commands_options),
     SIZE(COMMANDS_STATS, commands_stats),
     SIZE(COMMAND_FAILURE, command_failure),
+    SIZE(COPY, copy),
+    SIZE(PROPAGATION, propagation),
+    SIZE(DIFFERENCE, difference),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

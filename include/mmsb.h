@@ -292,6 +292,9 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_COMMANDS_OPTIONS 41
 #define MMSB_STRUCT_COMMANDS_STATS 42
 #define MMSB_STRUCT_COMMAND_FAILURE 43
+#define MMSB_STRUCT_COPY 44
+#define MMSB_STRUCT_PROPAGATION 45
+#define MMSB_STRUCT_DIFFERENCE 46
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -906,6 +909,40 @@ MMSB_API mmsb_status_t mmsb_delta_convert(const mmsb_delta_t *delta, mmsb_delta_
 /* Frees a delta that the library made, with everything it points to. NULL does nothing.
  * Errors: MMSB_E_STALE_HANDLE (not a delta that the library made, or already freed). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_delta_free(mmsb_delta_t *delta);
+
+/* ------------------------------------------------------------------------------------------------- comparisons ---- */
+
+typedef struct mmsb_difference {
+    uint64_t count; /* bytes that differ */
+    uint64_t first; /* index of the first of them; UINT64_MAX if there is none */
+} mmsb_difference_t;
+
+/* Counts the bytes in which two pages of the same size differ. Both are read at one moment. Pages that are not in host memory are
+ * read as a whole.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_MISMATCH (sizes), MMSB_E_OUT_OF_MEMORY, MMSB_E_IO (DISK),
+ * MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_compare(mmsb_page_t a, mmsb_page_t b, mmsb_difference_t *difference);
+
+/* Sets bit i%8 of byte i/8 of bits where byte i of the pages differs, and clears the others. length is the size of both pages in
+ * bytes; bits has (length + 7) / 8 bytes, and the unused bits of the last one are 0.
+ * Errors: as mmsb_page_compare; MMSB_E_MISMATCH also if length is another. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_differences(mmsb_page_t a, mmsb_page_t b, void *bits, uint64_t length);
+
+/* The CRC-32C of length bytes of a page, from offset on: what snapshot files have (docs/snapshot-format.md). 0 for no bytes.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_OUT_OF_MEMORY, MMSB_E_IO (DISK), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_checksum(mmsb_page_t page, uint64_t offset, uint64_t length, uint32_t *sum);
+
+/* The CRC-32C of bytes that follow each other, from those of two parts: the second part has second_bytes bytes.
+ * Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API uint32_t mmsb_checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
+
+/* Copies the bytes that the change mask of one page has into another page of the same size. It is one delta of page, of kind
+ * MMSB_DELTA_DENSE_BITS: the bytes are marked in page's change mask, its epoch is the next. from is read at one moment before;
+ * nothing of it changes. If its mask has no bit, nothing happens.
+ * Errors: as mmsb_page_apply; MMSB_E_INVALID_ARGUMENT (page is from), MMSB_E_MISMATCH (sizes). Threads: any. Blocks: short. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from);
 
 /* ------------------------------------------------------------------------------------------------ change masks ---- */
 
@@ -2196,6 +2233,10 @@ MMSB_API mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native);
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the work is done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns);
 
+/* Stands for a stream in mmsb_stream_copy, mmsb_stream_fill and the kernels (mmsb_stream_copy_many and so on): these then work on
+ * host memory, on the calling thread, and are done when they return. */
+#define MMSB_STREAM_HOST UINT64_C(0x7000000000000000)
+
 /* Queues a copy of bytes between any two of device memory and host memory. The ranges must not overlap. Host memory must stay
  * valid and unchanged until the stream has passed the copy.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: if the host memory is
@@ -2370,6 +2411,81 @@ MMSB_API mmsb_status_t mmsb_use_add(mmsb_use_t use, mmsb_block_t block, int32_t 
 /* Begins a recorded use. If the call fails, nothing has begun and it may be repeated.
  * Errors: as mmsb_use_begin; MMSB_E_INVALID_STATE (the use has begun). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
+
+/* ----------------------------------------------------------------------------------------------------- kernels ---- */
+
+/* The library's own kernels, queued on a stream, or on the host for MMSB_STREAM_HOST.
+ *
+ * Addresses  Of memory of the stream's device, or of host memory that it reaches (PINNED, UNIFIED); of host memory for
+ *            MMSB_STREAM_HOST. Any alignment, unless a function says otherwise. A kernel that touches other addresses loses the
+ *            device, as a program's own would. Memory must stay valid until the stream has passed the work.
+ * Order      As for mmsb_stream_copy: the caller has begun a use of the blocks.
+ * Overlaps   What a call writes overlaps neither what it reads nor what else it writes: MMSB_E_INVALID_ARGUMENT. The same code is
+ *            for ranges past the last address, and for NULL with bytes. Other bytes are not touched.
+ * Errors     All of them: handle errors, MMSB_E_INVALID_ARGUMENT, and on a device MMSB_E_UNSUPPORTED (the library was built
+ *            without kernels for it), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. */
+
+typedef struct mmsb_copy {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+    uint64_t reserved;
+} mmsb_copy_t;
+
+/* Copies many ranges by one kernel: gathers pages into one stretch of memory, or scatters it over pages. The copies are done in
+ * no order. On a device the list takes 32 bytes a copy of the runtime's memory and of pinned memory until it is done.
+ * Errors: as above (bad_index: of the copy), MMSB_E_STRUCT_VERSION (reserved is not 0), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (the
+ * budget), MMSB_E_INVALID_STATE (the stream captures). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_copy_many(mmsb_stream_t stream, const mmsb_copy_t *copies, size_t count, size_t *bad_index);
+
+/* result[i] = 1 where a[i] equals b[i], else 0, for i < bytes.
+ * Errors: as above. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_compare(mmsb_stream_t stream, void *result, const void *a, const void *b, uint64_t bytes);
+
+/* Counts the bytes in which a and b differ. difference is memory that the stream's device reaches, aligned to 8 bytes.
+ * Errors: as above. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_difference(mmsb_stream_t stream, mmsb_difference_t *difference, const void *a, const void *b,
+                                              uint64_t bytes);
+
+/* Sets bit i%8 of byte i/8 of bits where a[i] differs from b[i], and clears the others, for i < bytes. bits has (bytes + 7) / 8
+ * bytes; the unused bits of the last one are 0.
+ * Errors: as above. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_differences(mmsb_stream_t stream, void *bits, const void *a, const void *b, uint64_t bytes);
+
+/* The CRC-32C of every part bytes of from; the last part may be shorter. sums has a number for each part, and is aligned to 4.
+ * mmsb_checksum_join makes one of several. On a device each part is one thread's work.
+ * Errors: as above (also for part 0). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_checksum(mmsb_stream_t stream, uint32_t *sums, const void *from, uint64_t bytes,
+                                            uint64_t part);
+
+/* to[i] = payload[i] where the mask has i, for i < bytes. kind: MMSB_DELTA_DENSE_BYTES = the mask has a byte for each, which is
+ * not 0; MMSB_DELTA_DENSE_BITS = bit i%8 of byte i/8. changed (may be NULL): a bit mask of to in which the bytes are marked, of
+ * whole words of 4 bytes, and aligned to 4. Bytes in between may be written back as they were read.
+ * Errors: as above (also for another kind). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_merge(mmsb_stream_t stream, void *to, const void *mask, mmsb_delta_kind_t kind,
+                                         const void *payload, uint64_t bytes, void *changed);
+
+/* to[offsets[i] - origin] = values[i], for i < count. offset_bytes: 4 or 8, the size and alignment of an offset. to has bytes
+ * bytes. On the host a later value wins; on a device offsets outside of to are passed over, and of equal ones any value may win.
+ * Errors: as above (also for another offset_bytes), MMSB_E_OUT_OF_RANGE (on the host: an offset outside of to; on a device: more
+ * offsets than bytes). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_scatter(mmsb_stream_t stream, void *to, uint64_t bytes, const void *offsets,
+                                           uint32_t offset_bytes, uint64_t origin, const void *values, uint64_t count);
+
+typedef struct mmsb_propagation {
+    void *to;
+    const void *from;
+    const void *mask; /* a bit for each byte of from */
+    void *changed;    /* NULL, or a bit mask of to, as in mmsb_stream_merge */
+    uint64_t bytes;
+    uint64_t reserved;
+} mmsb_propagation_t;
+
+/* Copies the masked bytes of many pages into others by one kernel: each item is an mmsb_stream_merge. The items are done in no
+ * order: what comes from another item's target takes another call.
+ * Errors: as mmsb_stream_copy_many. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_propagate(mmsb_stream_t stream, const mmsb_propagation_t *items, size_t count,
+                                             size_t *bad_index);
 
 /* -------------------------------------------------------------------------------------- memory for other libraries ---- */
 

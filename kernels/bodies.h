@@ -52,11 +52,36 @@ BODY void set_bits(uint8_t *word, uint32_t bits) {
         atomicOr((unsigned int *)word, bits);
 }
 
+BODY unsigned lowest_one(uint64_t bits) {
+    return (unsigned)__ffsll((long long)bits) - 1;
+}
+
+BODY void add_to(uint64_t *number, uint64_t more) {
+    atomicAdd((unsigned long long *)number, (unsigned long long)more);
+}
+
+BODY void lower_to(uint64_t *number, uint64_t value) {
+    atomicMin((unsigned long long *)number, (unsigned long long)value);
+}
+
+#define TABLE static __device__ const
+#define WITH_ONE_LANE(lanes, loop)
+
 #else
 
 #include <string.h>
 
+#include "../native/bytes.h"
+
 #define BODY static inline
+#define TABLE static const
+
+/* With a lane that is alone the host does a range by the loops of its own pages. */
+#define WITH_ONE_LANE(lanes, loop) \
+    if ((lanes) == 1) { \
+        loop; \
+        return; \
+    }
 
 /* The addresses that mmsb__kernel_reach told of. */
 extern uint64_t mmsb__kernel_base, mmsb__kernel_end, mmsb__kernel_distance;
@@ -106,6 +131,21 @@ BODY uint64_t count_ones(uint64_t bits) {
 BODY void set_bits(uint8_t *word, uint32_t bits) {
     fault_unless_aligned(word, 4);
     __atomic_fetch_or((uint32_t *)(void *)word, bits, __ATOMIC_RELAXED);
+}
+
+BODY unsigned lowest_one(uint64_t bits) {
+    return (unsigned)__builtin_ctzll(bits);
+}
+
+BODY void add_to(uint64_t *number, uint64_t more) {
+    fault_unless_aligned((const uint8_t *)number, 8);
+    __atomic_fetch_add(number, more, __ATOMIC_RELAXED);
+}
+
+BODY void lower_to(uint64_t *number, uint64_t value) {
+    fault_unless_aligned((const uint8_t *)number, 8);
+    uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);
+    while (value < old && !__atomic_compare_exchange_n(number, &old, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
 
 #endif
@@ -161,10 +201,44 @@ BODY vector_t load_shifted(const uint8_t *from) {
     return value;
 }
 
+BODY uint32_t word_of_bytes(const uint8_t *from) {
+    return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+}
+
+/* The 16 bytes from byte i on of a range, as two numbers: a choice between structs keeps nvcc 13.0 busy for ever. */
+BODY void load_any(const uint8_t *range, uint64_t i, uint64_t bytes, uint64_t *low, uint64_t *high) {
+    const uint8_t *from = range + i;
+    if (is_aligned(from)) {
+        vector_t value = load_vector(from);
+        *low = value.low;
+        *high = value.high;
+    } else if (i >= 4 && bytes - i >= 20) {
+        vector_t value = load_shifted(from);
+        *low = value.low;
+        *high = value.high;
+    } else {
+        *low = word_of_bytes(from) | (uint64_t)word_of_bytes(from + 4) << 32;
+        *high = word_of_bytes(from + 8) | (uint64_t)word_of_bytes(from + 12) << 32;
+    }
+}
+
+BODY void store_any(uint8_t *to, uint64_t low, uint64_t high) {
+    if (is_aligned(to)) {
+        vector_t value = {low, high};
+        store_vector(to, value);
+        return;
+    }
+    for (unsigned k = 0; k < 8; k++) {
+        to[k] = (uint8_t)(low >> 8 * k);
+        to[8 + k] = (uint8_t)(high >> 8 * k);
+    }
+}
+
 /* ----------------------------------------------------------------------------------------------- whole ranges ---- */
 
 /* One of several lanes sets a range of bytes together. */
 BODY void fill_range(uint8_t *to, uint8_t value, uint64_t bytes, uint64_t lane, uint64_t lanes) {
+    WITH_ONE_LANE(lanes, memset(to, value, bytes))
     uint64_t head = lesser(-(uint64_t)(uintptr_t)to & 15, bytes);
     uint64_t tail = bytes - (bytes - head) % 16;
     vector_t every = {value * EACH_BYTE, value * EACH_BYTE};
@@ -193,6 +267,7 @@ BODY void copy_vectors(uint8_t *to, const uint8_t *from, uint64_t bytes, uint64_
 
 /* One of several lanes copies a range together. Stores are aligned whatever the addresses are. */
 BODY void copy_range(uint8_t *to, const uint8_t *from, uint64_t bytes, uint64_t lane, uint64_t lanes) {
+    WITH_ONE_LANE(lanes, memcpy(to, from, bytes))
     uint64_t head = lesser(-(uint64_t)(uintptr_t)to & 15, bytes);
     uint64_t tail = bytes - (bytes - head) % 16;
     for (uint64_t i = lane; i < head; i += lanes)
@@ -246,12 +321,23 @@ BODY const mmsb__kernel_span_t *span_of(const mmsb__kernel_span_t *spans, uint64
     return spans + low;
 }
 
+#if !defined(__CUDACC__)
+BODY void copy_spans_alone(const mmsb__kernel_span_t *spans, uint64_t count, uint64_t page, uint64_t changed) {
+    for (const mmsb__kernel_span_t *span = spans; span < spans + count; span++) {
+        memcpy(reach(span->to), reach(span->from), span->bytes);
+        if (changed != 0)
+            mmsb__bits_set_range(reach(changed), span->to - page, span->bytes);
+    }
+}
+#endif
+
 /* Eight threads take a piece together, so that short spans do not leave most of a warp idle and their loads are still whole
  * lines. */
 BODY void copy_spans(const mmsb__kernel_copy_many_t *p, uint64_t page, uint64_t changed, uint64_t thread, uint64_t threads) {
     unsigned shift = threads % 8 == 0 ? 3 : 0;
     uint64_t lanes = (uint64_t)1 << shift, lane = thread & (lanes - 1);
     const mmsb__kernel_span_t *spans = (const mmsb__kernel_span_t *)(const void *)reach(p->spans);
+    WITH_ONE_LANE(threads, copy_spans_alone(spans, p->count, page, changed))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
         mmsb__kernel_span_t span = *span_of(spans, p->count, piece);
         /* Pieces end at aligned targets, so that only a span's first one has a head. */
@@ -302,6 +388,31 @@ BODY void mark_group(uint64_t changed, uint64_t first, uint32_t chosen) {
         bits[1] = (uint8_t)(bits[1] | chosen >> 8);
 }
 
+#if !defined(__CUDACC__)
+/* How many bytes of a page are merged at a time where nobody wants to know what changed. */
+#define UNMARKED 4096
+
+BODY void blend_bytes_alone(uint8_t *page, const uint8_t *mask, const uint8_t *payload, uint64_t length, uint64_t changed) {
+    uint8_t nobodys[UNMARKED / 8];
+    if (changed != 0) {
+        mmsb__bytes.blend_bytes(page, mask, payload, length, reach(changed));
+        return;
+    }
+    for (uint64_t i = 0; i < length; i += UNMARKED)
+        mmsb__bytes.blend_bytes(page + i, mask + i, payload + i, lesser(UNMARKED, length - i), nobodys);
+}
+
+BODY void blend_bits_alone(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t length, uint64_t changed) {
+    uint8_t nobodys[UNMARKED / 8];
+    if (changed != 0) {
+        mmsb__bytes.blend_bits(page, bits, payload, length, reach(changed));
+        return;
+    }
+    for (uint64_t i = 0; i < length; i += UNMARKED)
+        mmsb__bytes.blend_bits(page + i, bits + i / 8, payload + i, lesser(UNMARKED, length - i), nobodys);
+}
+#endif
+
 /* The bits of up to 16 bytes from byte first on. */
 BODY uint32_t load_chosen(const uint8_t *bits, uint64_t first, uint64_t length) {
     uint64_t count = length - first;
@@ -311,9 +422,23 @@ BODY uint32_t load_chosen(const uint8_t *bits, uint64_t first, uint64_t length) 
     return count < 16 ? chosen & ~(~(uint32_t)0 << count) : chosen;
 }
 
+/* Merges the 16 bytes, or those that are left, from byte i on. */
+BODY void merge_group(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t i, uint64_t length, int aligned,
+                      uint64_t changed) {
+    uint32_t chosen = load_chosen(bits, i, length);
+    if (chosen == 0)
+        return;
+    if (aligned && length - i >= 16)
+        blend(page + i, load_vector(payload + i), chosen);
+    else
+        blend_bytes(page + i, payload + i, chosen);
+    mark_group(changed, i, chosen);
+}
+
 BODY void mmsb__kernel_merge_bytes_body(const mmsb__kernel_merge_bytes_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *mask = reach(p->mask), *payload = reach(p->payload);
+    WITH_ONE_LANE(threads, blend_bytes_alone(page, mask, payload, p->length, p->changed))
     int aligned = is_aligned(page) && is_aligned(mask) && is_aligned(payload);
     for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads) {
         uint64_t count = lesser(16, p->length - i);
@@ -335,17 +460,10 @@ BODY void mmsb__kernel_merge_bytes_body(const mmsb__kernel_merge_bytes_t *p, uin
 BODY void mmsb__kernel_merge_bits_body(const mmsb__kernel_merge_bits_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *bits = reach(p->bits), *payload = reach(p->payload);
+    WITH_ONE_LANE(threads, blend_bits_alone(page, bits, payload, p->length, p->changed))
     int aligned = is_aligned(page) && is_aligned(payload);
-    for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads) {
-        uint32_t chosen = load_chosen(bits, i, p->length);
-        if (chosen == 0)
-            continue;
-        if (aligned && p->length - i >= 16)
-            blend(page + i, load_vector(payload + i), chosen);
-        else
-            blend_bytes(page + i, payload + i, chosen);
-        mark_group(p->changed, i, chosen);
-    }
+    for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads)
+        merge_group(page, bits, payload, i, p->length, aligned, p->changed);
 }
 
 /* How many bits are set below bit first, a multiple of 16. */
@@ -377,6 +495,9 @@ BODY uint64_t expand(uint32_t chosen, const uint8_t *payload) {
 BODY void mmsb__kernel_expand_bits_body(const mmsb__kernel_expand_bits_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *bits = reach(p->bits), *ranks = reach(p->ranks);
+    if (p->changed != 0) {
+        WITH_ONE_LANE(threads, mmsb__bytes.expand_bits(page, bits, reach(p->payload), p->length, reach(p->changed)))
+    }
     int aligned = is_aligned(page);
     for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads) {
         uint32_t chosen = load_chosen(bits, i, p->length);
@@ -397,16 +518,230 @@ BODY void mmsb__kernel_expand_bits_body(const mmsb__kernel_expand_bits_t *p, uin
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ propagation ---- */
+
+/* The last pair with no more pieces before it, as span_of. */
+BODY const mmsb__kernel_pair_t *pair_of(const mmsb__kernel_pair_t *pairs, uint64_t count, uint64_t piece) {
+    uint64_t low = 0, high = count;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (pairs[middle].piece <= piece)
+            low = middle;
+        else
+            high = middle;
+    }
+    return pairs + low;
+}
+
+#if !defined(__CUDACC__)
+BODY void propagate_alone(const mmsb__kernel_pair_t *pairs, uint64_t count) {
+    for (const mmsb__kernel_pair_t *pair = pairs; pair < pairs + count; pair++)
+        blend_bits_alone(reach(pair->to), reach(pair->bits), reach(pair->from), pair->bytes, pair->changed);
+}
+#endif
+
+/* Eight threads take a piece together, as in copy_spans. */
+BODY void mmsb__kernel_propagate_body(const mmsb__kernel_propagate_t *p, uint64_t thread, uint64_t threads) {
+    unsigned shift = threads % 8 == 0 ? 3 : 0;
+    uint64_t lanes = (uint64_t)1 << shift, lane = thread & (lanes - 1);
+    const mmsb__kernel_pair_t *pairs = (const mmsb__kernel_pair_t *)(const void *)reach(p->pairs);
+    WITH_ONE_LANE(threads, propagate_alone(pairs, p->count))
+    for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
+        mmsb__kernel_pair_t pair = *pair_of(pairs, p->count, piece);
+        uint8_t *to = reach(pair.to);
+        const uint8_t *from = reach(pair.from), *bits = reach(pair.bits);
+        int aligned = is_aligned(to) && is_aligned(from);
+        uint64_t begin = (piece - pair.piece) * MMSB__KERNEL_PIECE, end = lesser(begin + MMSB__KERNEL_PIECE, pair.bytes);
+        for (uint64_t i = begin + 16 * lane; i < end; i += 16 * lanes)
+            merge_group(to, bits, from, i, pair.bytes, aligned, pair.changed);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------------- scatter ---- */
+
+#if !defined(__CUDACC__)
+/* Whether the host's own loop can do it, which takes every offset as it is. */
+BODY int scattered_alone(const mmsb__kernel_scatter_t *p) {
+    const void *offsets = reach(p->offsets);
+    if (p->changed == 0 || p->origin != 0 || p->count == 0)
+        return 0;
+    if (p->offset_bytes == 8) {
+        if (mmsb__bytes.maximum64((const uint64_t *)offsets, p->count) >= p->bytes)
+            return 0;
+        mmsb__bytes.scatter64(reach(p->page), (const uint64_t *)offsets, reach(p->payload), p->count, reach(p->changed));
+    } else {
+        if (mmsb__bytes.maximum32((const uint32_t *)offsets, p->count) >= p->bytes)
+            return 0;
+        mmsb__bytes.scatter32(reach(p->page), (const uint32_t *)offsets, reach(p->payload), p->count, reach(p->changed));
+    }
+    return 1;
+}
+#endif
 
 BODY void mmsb__kernel_scatter_body(const mmsb__kernel_scatter_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *offsets = reach(p->offsets), *payload = reach(p->payload);
+#if !defined(__CUDACC__)
+    if (threads == 1 && scattered_alone(p))
+        return;
+#endif
     for (uint64_t i = thread; i < p->count; i += threads) {
-        uint64_t offset = p->offset_bytes == 8 ? load_long(offsets + 8 * i) : load_word(offsets + 4 * i);
+        uint64_t offset = (p->offset_bytes == 8 ? load_long(offsets + 8 * i) : load_word(offsets + 4 * i)) - p->origin;
+        if (offset >= p->bytes)
+            continue;
         page[offset] = payload[i];
         if (p->changed != 0)
             set_bits(reach(p->changed) + offset / 32 * 4, (uint32_t)1 << offset % 32);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ comparisons ---- */
+
+/* The 16 bytes from byte i on of both, which differ where these are not 0. */
+BODY void load_differing(const uint8_t *a, const uint8_t *b, uint64_t i, uint64_t bytes, uint64_t *low, uint64_t *high) {
+    uint64_t other_low, other_high;
+    load_any(a, i, bytes, low, high);
+    load_any(b, i, bytes, &other_low, &other_high);
+    *low ^= other_low;
+    *high ^= other_high;
+}
+
+BODY void mmsb__kernel_compare_body(const mmsb__kernel_compare_t *p, uint64_t thread, uint64_t threads) {
+    uint8_t *result = reach(p->result);
+    const uint8_t *a = reach(p->a), *b = reach(p->b);
+    WITH_ONE_LANE(threads, mmsb__bytes.equalities(result, a, b, p->bytes))
+    for (uint64_t i = 16 * thread; i < p->bytes; i += 16 * threads) {
+        if (p->bytes - i >= 16) {
+            uint64_t low, high;
+            load_differing(a, b, i, p->bytes, &low, &high);
+            store_any(result + i, (nonzero_bytes(low) ^ HIGH_BITS) >> 7, (nonzero_bytes(high) ^ HIGH_BITS) >> 7);
+        } else {
+            for (uint64_t k = i; k < p->bytes; k++)
+                result[k] = a[k] == b[k];
+        }
+    }
+}
+
+/* Bit k where the byte k behind i differs, of up to 16. */
+BODY uint32_t difference_bits(const uint8_t *a, const uint8_t *b, uint64_t i, uint64_t bytes) {
+    if (bytes - i >= 16) {
+        uint64_t low, high;
+        load_differing(a, b, i, bytes, &low, &high);
+        return bits_of_bytes(low) | bits_of_bytes(high) << 8;
+    }
+    uint32_t bits = 0;
+    for (unsigned k = 0; k < bytes - i; k++)
+        bits |= (uint32_t)(a[i + k] != b[i + k]) << k;
+    return bits;
+}
+
+BODY void mmsb__kernel_differences_body(const mmsb__kernel_differences_t *p, uint64_t thread, uint64_t threads) {
+    uint8_t *bits = reach(p->bits);
+    const uint8_t *a = reach(p->a), *b = reach(p->b);
+    WITH_ONE_LANE(threads, mmsb__bytes.differences(bits, a, b, p->bytes))
+    for (uint64_t i = 16 * thread; i < p->bytes; i += 16 * threads) {
+        uint32_t found = difference_bits(a, b, i, p->bytes);
+        bits[i / 8] = (uint8_t)found;
+        if (p->bytes - i > 8)
+            bits[i / 8 + 1] = (uint8_t)(found >> 8);
+    }
+}
+
+#if !defined(__CUDACC__)
+BODY void difference_alone(uint64_t *found, const uint8_t *a, const uint8_t *b, uint64_t bytes) {
+    uint64_t first = mmsb__bytes.next_difference(a, b, 0, bytes);
+    if (first < bytes) {
+        add_to(found, mmsb__bytes.count_differences(a + first, b + first, bytes - first));
+        lower_to(found + 1, first);
+    }
+}
+#endif
+
+BODY void mmsb__kernel_difference_body(const mmsb__kernel_difference_t *p, uint64_t thread, uint64_t threads) {
+    uint64_t *found = (uint64_t *)(void *)reach(p->found);
+    const uint8_t *a = reach(p->a), *b = reach(p->b);
+    WITH_ONE_LANE(threads, difference_alone(found, a, b, p->bytes))
+    uint64_t count = 0, first = ~(uint64_t)0;
+    for (uint64_t i = 16 * thread; i < p->bytes; i += 16 * threads) {
+        uint32_t bits = difference_bits(a, b, i, p->bytes);
+        if (bits != 0 && count == 0)
+            first = i + lowest_one(bits);
+        count += count_ones(bits);
+    }
+    if (count != 0) { /* most threads find nothing, and all of them would meet at one address */
+        add_to(found, count);
+        lower_to(found + 1, first);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------- checksums ---- */
+
+/* CRC-32C by tables of half bytes. [n][h]: half byte h, then n half bytes of zero. A table lies in 64 bytes, so that what the
+ * threads of a warp look up is one line of a cache, whatever their bytes are. */
+TABLE uint32_t checksum_table[8][16] = {
+    {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17,
+     0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75},
+    {0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb, 0x8ad958cf, 0x78b2dbcc,
+     0x6be22838, 0x9989ab3b, 0x4d43cfd0, 0xbf284cd3, 0xac78bf27, 0x5e133c24},
+    {0x00000000, 0x3fc5f181, 0x7f8be302, 0x404e1283, 0xff17c604, 0xc0d23785, 0x809c2506, 0xbf59d487, 0xfbc3faf9, 0xc4060b78,
+     0x844819fb, 0xbb8de87a, 0x04d43cfd, 0x3b11cd7c, 0x7b5fdfff, 0x449a2e7e},
+    {0x00000000, 0x13a29877, 0x274530ee, 0x34e7a899, 0x4e8a61dc, 0x5d28f9ab, 0x69cf5132, 0x7a6dc945, 0x9d14c3b8, 0x8eb65bcf,
+     0xba51f356, 0xa9f36b21, 0xd39ea264, 0xc03c3a13, 0xf4db928a, 0xe7790afd},
+    {0x00000000, 0x70a27d8a, 0xe144fb14, 0x91e6869e, 0xc76580d9, 0xb7c7fd53, 0x26217bcd, 0x56830647, 0x8b277743, 0xfb850ac9,
+     0x6a638c57, 0x1ac1f1dd, 0x4c42f79a, 0x3ce08a10, 0xad060c8e, 0xdda47104},
+    {0x00000000, 0xa541927e, 0x4f6f520d, 0xea2ec073, 0x9edea41a, 0x3b9f3664, 0xd1b1f617, 0x74f06469, 0x38513ec5, 0x9d10acbb,
+     0x773e6cc8, 0xd27ffeb6, 0xa68f9adf, 0x03ce08a1, 0xe9e0c8d2, 0x4ca15aac},
+    {0x00000000, 0xe964b13d, 0xd725148b, 0x3e41a5b6, 0xaba65fe7, 0x42c2eeda, 0x7c834b6c, 0x95e7fa51, 0x52a0c93f, 0xbbc47802,
+     0x8585ddb4, 0x6ce16c89, 0xf90696d8, 0x106227e5, 0x2e238253, 0xc747336e},
+    {0x00000000, 0xdd45aab8, 0xbf672381, 0x62228939, 0x7b2231f3, 0xa6679b4b, 0xc4451272, 0x1900b8ca, 0xf64463e6, 0x2b01c95e,
+     0x49234067, 0x9466eadf, 0x8d665215, 0x5023f8ad, 0x32017194, 0xef44db2c},
+};
+
+BODY uint32_t add_byte(uint32_t crc, uint8_t byte) {
+    crc ^= byte;
+    crc = crc >> 4 ^ checksum_table[0][crc & 15];
+    return crc >> 4 ^ checksum_table[0][crc & 15];
+}
+
+BODY uint32_t add_word(uint32_t crc, uint32_t word) {
+    uint32_t sum = 0;
+    crc ^= word;
+    for (unsigned i = 0; i < 8; i++)
+        sum ^= checksum_table[7 - i][crc >> 4 * i & 15];
+    return sum;
+}
+
+BODY uint32_t checksum_of(const uint8_t *from, uint64_t begin, uint64_t end, uint64_t bytes) {
+    uint32_t crc = ~(uint32_t)0;
+    uint64_t i = begin;
+    for (; end - i >= 16; i += 16) {
+        uint64_t low, high;
+        load_any(from, i, bytes, &low, &high);
+        crc = add_word(crc, (uint32_t)low);
+        crc = add_word(crc, (uint32_t)(low >> 32));
+        crc = add_word(crc, (uint32_t)high);
+        crc = add_word(crc, (uint32_t)(high >> 32));
+    }
+    for (; i < end; i++)
+        crc = add_byte(crc, from[i]);
+    return ~crc;
+}
+
+#if !defined(__CUDACC__)
+BODY void checksum_alone(uint32_t *sums, const uint8_t *from, uint64_t bytes, uint64_t part) {
+    for (uint64_t i = 0; i < bytes; i += lesser(part, bytes - i))
+        *sums++ = mmsb__bytes.crc32c(0, from + i, lesser(part, bytes - i));
+}
+#endif
+
+BODY void mmsb__kernel_checksum_body(const mmsb__kernel_checksum_t *p, uint64_t thread, uint64_t threads) {
+    uint32_t *sums = (uint32_t *)(void *)reach(p->sums);
+    const uint8_t *from = reach(p->from);
+    WITH_ONE_LANE(threads, checksum_alone(sums, from, p->bytes, p->part))
+    uint64_t parts = p->bytes / p->part + (p->bytes % p->part != 0);
+    for (uint64_t i = thread; i < parts; i += threads) {
+        uint64_t begin = i * p->part;
+        sums[i] = checksum_of(from, begin, begin + lesser(p->part, p->bytes - begin), p->bytes);
     }
 }
 

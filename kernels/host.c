@@ -14,6 +14,9 @@ void mmsb__kernel_reach(uint64_t base, uint64_t end, uint64_t distance) {
 #define DEFINE(kernel) \
     static void run_##kernel(const void *parameter, uint64_t thread, uint64_t threads) { \
         mmsb__kernel_##kernel##_body((const mmsb__kernel_##kernel##_t *)parameter, thread, threads); \
+    } \
+    void mmsb__kernel_##kernel##_alone(const mmsb__kernel_##kernel##_t *parameter) { \
+        mmsb__kernel_##kernel##_body(parameter, 0, 1); \
     }
 MMSB_KERNELS(DEFINE)
 

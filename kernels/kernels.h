@@ -54,9 +54,10 @@ typedef struct mmsb__kernel_expand_bits {
     uint64_t page, bits, ranks, payload, length, changed;
 } mmsb__kernel_expand_bits_t;
 
-/* page[offsets[i]] = payload[i], for i < count. The offsets are 4 or 8 bytes each, and aligned to that. */
+/* page[offsets[i] - origin] = payload[i], for i < count. The offsets are 4 or 8 bytes each, and aligned to that. One that is not
+ * within the page's bytes is passed over. */
 typedef struct mmsb__kernel_scatter {
-    uint64_t page, offsets, offset_bytes, payload, count, changed;
+    uint64_t page, bytes, offsets, offset_bytes, origin, payload, count, changed;
 } mmsb__kernel_scatter_t;
 
 /* Copies like copy_many whose targets lie in the page. */
@@ -64,8 +65,45 @@ typedef struct mmsb__kernel_scatter_runs {
     uint64_t page, spans, count, pieces, changed;
 } mmsb__kernel_scatter_runs_t;
 
+/* result[i] = 1 where a[i] equals b[i], else 0, for i < bytes. */
+typedef struct mmsb__kernel_compare {
+    uint64_t result, a, b, bytes;
+} mmsb__kernel_compare_t;
+
+/* Bit i of bits: whether a[i] differs from b[i]. The bits of the last byte behind them are 0. */
+typedef struct mmsb__kernel_differences {
+    uint64_t bits, a, b, bytes;
+} mmsb__kernel_differences_t;
+
+/* Counts the bytes that differ, and finds the first of them. found are two numbers of 8 bytes, aligned to that: to the first one
+ * the count is added, and the second one becomes the index where that is smaller. They are 0 and UINT64_MAX before. */
+typedef struct mmsb__kernel_difference {
+    uint64_t found, a, b, bytes;
+} mmsb__kernel_difference_t;
+
+/* sums[i], 4 bytes and aligned to that, is the CRC-32C of the i-th part bytes; the last part may be shorter. part is not 0. */
+typedef struct mmsb__kernel_checksum {
+    uint64_t sums, from, bytes, part;
+} mmsb__kernel_checksum_t;
+
+/* One propagation of many: to[i] = from[i] where bit i of bits is set, for i < bytes, which is marked in changed. piece is as in
+ * a span; it has (bytes + MMSB__KERNEL_PIECE - 1) / MMSB__KERNEL_PIECE itself. Bytes in between may be written back. */
+typedef struct mmsb__kernel_pair {
+    uint64_t to, from, bits, changed, bytes, piece;
+} mmsb__kernel_pair_t;
+
+typedef struct mmsb__kernel_propagate {
+    uint64_t pairs, count;
+    uint64_t pieces; /* of all pairs */
+} mmsb__kernel_propagate_t;
+
 /* A kernel NAME is the device's function mmsb__kernel_NAME with a parameter of type mmsb__kernel_NAME_t. */
-#define MMSB_KERNELS(X) X(fill) X(copy) X(copy_many) X(merge_bytes) X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs)
+#define MMSB_KERNELS(X) \
+    X(fill) \
+    X(copy) \
+    X(copy_many) \
+    X(merge_bytes) \
+    X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) X(propagate)
 
 #if !defined(__CUDACC__)
 #pragma GCC visibility push(hidden)
@@ -81,6 +119,10 @@ typedef struct mmsb__kernel_host {
 
 /* The kernel with that name, or NULL. */
 const mmsb__kernel_host_t *mmsb__kernel_host(const char *name);
+
+/* Each kernel with one thread: mmsb__kernel_NAME_alone. */
+#define MMSB__KERNEL_ALONE(kernel) void mmsb__kernel_##kernel##_alone(const mmsb__kernel_##kernel##_t *parameter);
+MMSB_KERNELS(MMSB__KERNEL_ALONE)
 
 /* Where a simulated device's memory is for the host: addresses from base to before end are reached distance bytes further on.
  * It is a multiple of 16. To be called before the first kernel runs; at first no address is translated. */

@@ -46,6 +46,10 @@ typedef struct mmsb__bytes_table {
     uint64_t (*next_agreement)(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length);
     /* Bit i of bits: whether a and b differ at i. Bits of the last byte behind length are 0. b NULL stands for zeros. */
     void (*differences)(uint8_t *bits, const uint8_t *a, const uint8_t *b, uint64_t length);
+    /* result[i] = 1 where a[i] equals b[i], else 0, for i < length. */
+    void (*equalities)(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length);
+    /* Number of bytes that differ. */
+    uint64_t (*count_differences)(const uint8_t *a, const uint8_t *b, uint64_t length);
     /* Sets length bytes to 0; tuned for blocks up to some KiB that are used at once afterwards. next: as many bytes that are to
      * be set next and may be fetched meanwhile, or NULL. */
     void (*zero)(void *bytes, uint64_t length, const void *next);

@@ -67,6 +67,21 @@ static uint64_t count_nonzero(const uint8_t *bytes, uint64_t length) {
     return sum + words_count_nonzero(bytes + i, length - i);
 }
 
+static void equalities(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t i = 0;
+    for (; length - i >= 16; i += 16)
+        vst1q_u8(result + i, vandq_u8(vceqq_u8(vld1q_u8(a + i), vld1q_u8(b + i)), vdupq_n_u8(1)));
+    words_equalities(result + i, a + i, b + i, length - i);
+}
+
+static uint64_t count_differences(const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t sum = 0;
+    uint64_t i = 0;
+    for (; length - i >= 16; i += 16)
+        sum += 16 - vaddlvq_u8(vshrq_n_u8(vceqq_u8(vld1q_u8(a + i), vld1q_u8(b + i)), 7));
+    return sum + words_count_differences(a + i, b + i, length - i);
+}
+
 /* The last vector is left to the word loop, which also finds the place within the vector that ended the search. */
 static uint64_t next_difference(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length) {
     uint64_t i = from;
@@ -90,6 +105,8 @@ void mmsb__bytes_use_neon(mmsb__bytes_table_t *table) {
     table->count_nonzero = count_nonzero;
     table->next_difference = next_difference;
     table->next_agreement = next_agreement;
+    table->equalities = equalities;
+    table->count_differences = count_differences;
 }
 
 #endif

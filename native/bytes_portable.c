@@ -26,6 +26,8 @@ void mmsb__bytes_use_portable(mmsb__bytes_table_t *table) {
         .next_difference = words_next_difference,
         .next_agreement = words_next_agreement,
         .differences = words_differences,
+        .equalities = words_equalities,
+        .count_differences = words_count_differences,
         .zero = zero,
     };
 }

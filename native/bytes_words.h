@@ -173,6 +173,23 @@ static inline void words_differences(uint8_t *bits, const uint8_t *a, const uint
     }
 }
 
+static inline void words_equalities(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    for (uint64_t i = 0; i < length; i += 8) {
+        uint64_t count = lesser(8, length - i);
+        uint64_t differing = nonzero_bytes(load_part(a + i, count) ^ load_part(b + i, count));
+        store_part(result + i, (differing ^ HIGH_BITS) >> 7, count);
+    }
+}
+
+static inline uint64_t words_count_differences(const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < length; i += 8) {
+        uint64_t count = lesser(8, length - i);
+        sum += (nonzero_bytes(load_part(a + i, count) ^ load_part(b + i, count)) >> 7) * EVERY_BYTE >> 56;
+    }
+    return sum;
+}
+
 static inline uint64_t words_next_agreement(const uint8_t *a, const uint8_t *b, uint64_t from, uint64_t length) {
     uint64_t i = from;
     for (; length - i >= 8; i += 8) {

@@ -79,11 +79,31 @@ static uint64_t sse2_next_agreement(const uint8_t *a, const uint8_t *b, uint64_t
     return words_next_agreement(a, b, i, length);
 }
 
+static void sse2_equalities(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t i = 0;
+    for (; length - i >= 16; i += 16)
+        store128(result + i, _mm_and_si128(_mm_cmpeq_epi8(load128(a + i), load128(b + i)), _mm_set1_epi8(1)));
+    words_equalities(result + i, a + i, b + i, length - i);
+}
+
+static uint64_t sse2_count_differences(const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t sum = 0;
+    uint64_t i = 0;
+    for (; length - i >= 16; i += 16) {
+        uint32_t differing = 0xffff ^ (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(load128(a + i), load128(b + i)));
+        if (differing != 0)
+            sum += (uint64_t)__builtin_popcount(differing);
+    }
+    return sum + words_count_differences(a + i, b + i, length - i);
+}
+
 void mmsb__bytes_use_sse2(mmsb__bytes_table_t *table) {
     table->name = "sse2";
     table->blend_bytes = sse2_blend_bytes;
     table->blend_bits = sse2_blend_bits;
     table->next_difference = sse2_next_difference;
+    table->equalities = sse2_equalities;
+    table->count_differences = sse2_count_differences;
     table->next_agreement = sse2_next_agreement;
 }
 
@@ -340,6 +360,33 @@ AVX2 static void avx2_differences(uint8_t *bits, const uint8_t *a, const uint8_t
     words_differences(bits + i / 8, a + i, b ? b + i : b, length - i);
 }
 
+AVX2 static void avx2_equalities(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    const __m256i one = _mm256_set1_epi8(1);
+    uint64_t i = 0;
+    for (; length - i >= 64; i += 64) {
+        store256(result + i, _mm256_and_si256(equal32(a + i, b + i), one));
+        store256(result + i + 32, _mm256_and_si256(equal32(a + i + 32, b + i + 32), one));
+    }
+    words_equalities(result + i, a + i, b + i, length - i);
+}
+
+/* Most ranges are equal for long: 128 bytes are one look then. */
+AVX2 static uint64_t avx2_count_differences(const uint8_t *a, const uint8_t *b, uint64_t length) {
+    uint64_t sum = 0;
+    uint64_t i = 0;
+    for (; length - i >= 128; i += 128) {
+        __m256i first = equal32(a + i, b + i), second = equal32(a + i + 32, b + i + 32);
+        __m256i third = equal32(a + i + 64, b + i + 64), fourth = equal32(a + i + 96, b + i + 96);
+        __m256i all = _mm256_and_si256(_mm256_and_si256(first, second), _mm256_and_si256(third, fourth));
+        if (sign_bits(all) == 0xffffffff)
+            continue;
+        uint64_t equal = (uint64_t)__builtin_popcountll(sign_bits(first) | sign_bits(second) << 32);
+        equal += (uint64_t)__builtin_popcountll(sign_bits(third) | sign_bits(fourth) << 32);
+        sum += 128 - equal;
+    }
+    return sum + words_count_differences(a + i, b + i, length - i);
+}
+
 /* From here on the C library's memset gains: it goes around the caches for sizes that they cannot hold. */
 #define ZERO_BY_LIBRARY (256u * 1024)
 
@@ -396,6 +443,8 @@ void mmsb__bytes_use_avx2(mmsb__bytes_table_t *table) {
     table->next_difference = avx2_next_difference;
     table->next_agreement = avx2_next_agreement;
     table->differences = avx2_differences;
+    table->equalities = avx2_equalities;
+    table->count_differences = avx2_count_differences;
     table->zero = avx2_zero;
 }
 

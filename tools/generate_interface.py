@@ -30,7 +30,7 @@ SETS = (
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
     "GUARD", "STORE", "DEVICE", "SLEEP", "PLUGIN", "PICTURE", "COMMANDS",
 )  # fmt: skip
-SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER")
+SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER", "MMSB_STREAM_HOST")
 
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
 GO_SETS = (
@@ -57,7 +57,7 @@ GO_NOTE = '// Code generated from include/mmsb.h by "make generate". DO NOT EDIT
 GO_WORDS = {"HTML", "JSON", "CPU", "GPU", "IO", "OK", "CUDA", "NCCL", "NIXL"}
 
 # Parameters of these names that point to scalars are arrays. ctypes then takes addresses, bytes and arrays, else one variable.
-ARRAYS = {"pages", "parents", "children", "dependencies", "statuses", "clones", "paths"}
+ARRAYS = {"pages", "parents", "children", "dependencies", "statuses", "clones", "paths", "sums"}
 
 PYTHON_SCALARS = {
     "char": "c_char",

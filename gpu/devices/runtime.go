@@ -237,6 +237,7 @@ func EndShared() {
 func (r *Runtime) end() {
 	registry.remove(r)
 	leaks, err := r.Close()
+	endKit(r.Runtime)
 	ordinal := r.Device().Info().Ordinal
 	if err != nil {
 		log.Logf(log.Warning, "runtime of device %d ended with an error: %v", ordinal, err)

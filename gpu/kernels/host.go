@@ -23,6 +23,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/status"
+	_ "libmmsb/native" // whose byte loops the host build takes
 )
 
 // Host is a kernel built for the host: what a simulated device launches.
@@ -60,11 +61,14 @@ func Reach(base, end, distance uintptr) {
 	C.mmsb__kernel_reach(C.uint64_t(base), C.uint64_t(end), C.uint64_t(distance))
 }
 
-// headerLayout is what Span and the constants must agree with.
-func headerLayout() [7]uintptr {
+// headerLayout is what Span, Pair and the constants must agree with.
+func headerLayout() [14]uintptr {
 	var span C.mmsb__kernel_span_t
-	return [7]uintptr{
+	var pair C.mmsb__kernel_pair_t
+	return [14]uintptr{
 		unsafe.Offsetof(span.to), unsafe.Offsetof(span.from), unsafe.Offsetof(span.bytes), unsafe.Offsetof(span.piece),
 		unsafe.Sizeof(span), C.MMSB__KERNEL_PIECE, C.MMSB__KERNEL_RANK,
+		unsafe.Offsetof(pair.to), unsafe.Offsetof(pair.from), unsafe.Offsetof(pair.bits), unsafe.Offsetof(pair.changed),
+		unsafe.Offsetof(pair.bytes), unsafe.Offsetof(pair.piece), unsafe.Sizeof(pair),
 	}
 }

@@ -39,7 +39,9 @@ func TestKernelsMoveSixteenBytesAtATime(t *testing.T) {
 		if kernel == scatter {
 			continue // its bytes lie anywhere
 		}
-		require.Regexp(t, stores, string(body), name)
+		if kernel != differences && kernel != difference && kernel != checksum { // what these write is short
+			require.Regexp(t, stores, string(body), name)
+		}
 		if kernel != fill {
 			require.Regexp(t, loads, string(body), name)
 		}

@@ -29,9 +29,14 @@ type (
 		page, bits, ranks, payload, length, changed uint64
 	}
 	scatterParameter struct {
-		page, offsets, offsetBytes, payload, count, changed uint64
+		page, bytes, offsets, offsetBytes, origin, payload, count, changed uint64
 	}
 	scatterRunsParameter struct{ page, spans, count, pieces, changed uint64 }
+	compareParameter     struct{ result, a, b, bytes uint64 }
+	differencesParameter struct{ bits, a, b, bytes uint64 }
+	differenceParameter  struct{ found, a, b, bytes uint64 }
+	checksumParameter    struct{ sums, from, bytes, part uint64 }
+	propagateParameter   struct{ pairs, count, pieces uint64 }
 )
 
 const (
@@ -43,6 +48,11 @@ const (
 	expandBits
 	scatter
 	scatterRuns
+	compare
+	differences
+	difference
+	checksum
+	propagate
 	kernelCount
 )
 
@@ -56,6 +66,11 @@ var names = [kernelCount]string{
 	expandBits:  "mmsb__kernel_expand_bits",
 	scatter:     "mmsb__kernel_scatter",
 	scatterRuns: "mmsb__kernel_scatter_runs",
+	compare:     "mmsb__kernel_compare",
+	differences: "mmsb__kernel_differences",
+	difference:  "mmsb__kernel_difference",
+	checksum:    "mmsb__kernel_checksum",
+	propagate:   "mmsb__kernel_propagate",
 }
 
 const (
@@ -69,6 +84,10 @@ const (
 	lanesOfPiece           = 8
 	changedAlignment       = 4
 	tableAlignment         = 8
+	sumBytes               = 4
+
+	// DifferenceBytes is what Difference finds: two numbers, of which the first is 0 before and the second all ones.
+	DifferenceBytes = 16
 )
 
 // Set is the kernels on one device. Its methods may be called from any goroutine.
@@ -269,9 +288,10 @@ func (s *Set) ExpandBits(page Page, mask, ranks, payload driver.Address, length,
 	return s.launch(expandBits, bytesOf(parameter), length/16, accesses...), nil
 }
 
-// Scatter puts byte i of payload at offset i of the page, for count offsets of 4 or 8 bytes each, aligned to that. All are
-// below the page's size and no two are equal. Errors: OutOfRange; InvalidArgument (alignments, size of an offset).
-func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes uint64, payload driver.Address,
+// Scatter puts byte i of payload at offset i of the page, for count offsets of 4 or 8 bytes each, aligned to that. The page's
+// first byte has the offset origin; an offset that is not in the page is passed over. No two are equal. Errors: OutOfRange;
+// InvalidArgument (alignments, size of an offset).
+func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes, origin uint64, payload driver.Address,
 	count uint64) (driver.Launch, error) {
 	if offsetBytes != 4 && offsetBytes != 8 {
 		return driver.Launch{}, status.Errorf(status.InvalidArgument, "offset size is %d, not 4 or 8", offsetBytes)
@@ -288,8 +308,8 @@ func (s *Set) Scatter(page Page, offsets driver.Address, offsetBytes uint64, pay
 	if err != nil {
 		return driver.Launch{}, err
 	}
-	parameter := &scatterParameter{page: uint64(page.Address), offsets: uint64(offsets), offsetBytes: offsetBytes,
-		payload: uint64(payload), count: count, changed: uint64(page.Changed)}
+	parameter := &scatterParameter{page: uint64(page.Address), bytes: page.Bytes, offsets: uint64(offsets),
+		offsetBytes: offsetBytes, origin: origin, payload: uint64(payload), count: count, changed: uint64(page.Changed)}
 	accesses := append(page.accesses(page.Bytes), reads(offsets, count*offsetBytes), reads(payload, count))
 	return s.launch(scatter, bytesOf(parameter), count, accesses...), nil
 }
@@ -315,6 +335,114 @@ func (s *Set) ScatterRuns(page Page, table driver.Address, spans []Span) (driver
 		pieces: pieces, changed: uint64(page.Changed)}
 	accesses := append(s.spanAccesses(table, spans), page.changedAccess(page.Bytes)...)
 	return s.launch(scatterRuns, bytesOf(parameter), pieces*lanesOfPiece, accesses...), nil
+}
+
+// Compare puts 1 into result where the bytes of a and b are equal, 0 where they are not. Errors: OutOfRange past the end of
+// addresses; InvalidArgument where the result overlaps what is compared.
+func (s *Set) Compare(result, a, b driver.Address, bytes uint64) (driver.Launch, error) {
+	if err := checkComparison("the result", result, bytes, a, b, bytes); err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &compareParameter{result: uint64(result), a: uint64(a), b: uint64(b), bytes: bytes}
+	return s.launch(compare, bytesOf(parameter), bytes/16, reads(a, bytes), reads(b, bytes), writes(result, bytes)), nil
+}
+
+// Differences puts a bit for each byte into mask: whether a and b differ there. Errors: as Compare.
+func (s *Set) Differences(mask, a, b driver.Address, bytes uint64) (driver.Launch, error) {
+	if err := checkComparison("the mask", mask, bitBytes(bytes), a, b, bytes); err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &differencesParameter{bits: uint64(mask), a: uint64(a), b: uint64(b), bytes: bytes}
+	return s.launch(differences, bytesOf(parameter), bytes/16, reads(a, bytes), reads(b, bytes),
+		writes(mask, bitBytes(bytes))), nil
+}
+
+// Difference adds to the first number at found how many bytes differ, and makes the second one the index of the first that does
+// where that is smaller. found is aligned to 8. Errors: as Compare; InvalidArgument for the alignment.
+func (s *Set) Difference(found, a, b driver.Address, bytes uint64) (driver.Launch, error) {
+	err := cmp.Or(checkComparison("the result", found, DifferenceBytes, a, b, bytes),
+		checkAligned("the result", found, tableAlignment))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &differenceParameter{found: uint64(found), a: uint64(a), b: uint64(b), bytes: bytes}
+	return s.launch(difference, bytesOf(parameter), bytes/bytesOfThread, reads(a, bytes), reads(b, bytes),
+		writes(found, DifferenceBytes)), nil
+}
+
+// Parts is how many parts of so many bytes there are, of which the last may be shorter. part is not 0.
+func Parts(bytes, part uint64) uint64 {
+	parts := bytes / part
+	if bytes%part != 0 {
+		parts++
+	}
+	return parts
+}
+
+// Checksum puts the CRC-32C of each part into sums, 4 bytes each and aligned to that. Errors: InvalidArgument (a part of 0 bytes,
+// alignment, sums over what is read); OutOfRange past the end of addresses.
+func (s *Set) Checksum(sums, from driver.Address, bytes, part uint64) (driver.Launch, error) {
+	if part == 0 {
+		return driver.Launch{}, status.Errorf(status.InvalidArgument, "part is 0 bytes, at least 1 is needed")
+	}
+	parts := Parts(bytes, part)
+	if parts > math.MaxUint64/sumBytes {
+		return driver.Launch{}, status.Errorf(status.OutOfRange, "checksums of %d parts are beyond what can be addressed", parts)
+	}
+	err := cmp.Or(checkRange("the source", from, bytes), checkRange("the checksums", sums, parts*sumBytes),
+		checkAligned("the checksums", sums, sumBytes), checkApart("the checksums", sums, parts*sumBytes, from, bytes))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	parameter := &checksumParameter{sums: uint64(sums), from: uint64(from), bytes: bytes, part: part}
+	return s.launch(checksum, bytesOf(parameter), parts, reads(from, bytes), writes(sums, parts*sumBytes)), nil
+}
+
+// Pair is one propagation of many, as the kernel reads it from an array in memory: Bytes of From go to To where Bits, a bit mask,
+// has them, and are marked in Changed (0 = in none).
+type Pair struct {
+	To, From, Bits, Changed driver.Address
+	Bytes                   uint64
+	Piece                   uint64 // set by PreparePairs
+}
+
+// PreparePairs is Prepare for pairs, whose targets may come in any order but are apart. Errors: OutOfRange past the end of
+// addresses; InvalidArgument (alignment of a change mask).
+func PreparePairs(pairs []Pair) (pieces uint64, err error) {
+	for i := range pairs {
+		pair := &pairs[i]
+		err := cmp.Or(Page{pair.To, pair.Bytes, pair.Changed}.check(pair.Bytes), checkRange("the source", pair.From, pair.Bytes),
+			checkRange("the mask", pair.Bits, bitBytes(pair.Bytes)))
+		if err != nil {
+			return 0, err
+		}
+		pair.Piece = pieces
+		pieces += Parts(pair.Bytes, pieceBytes)
+	}
+	return pieces, nil
+}
+
+// Propagate does pairs that were prepared and then put into memory at table, aligned to 8; what is there when the kernel runs
+// counts. No target may overlap another one or a source. Errors: InvalidArgument for the alignment; those of PreparePairs.
+func (s *Set) Propagate(table driver.Address, pairs []Pair) (driver.Launch, error) {
+	tableBytes := uint64(len(pairs)) * uint64(unsafe.Sizeof(Pair{}))
+	err := cmp.Or(checkAligned("the table of pairs", table, tableAlignment), checkRange("the table of pairs", table, tableBytes))
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	pieces, err := PreparePairs(pairs)
+	if err != nil {
+		return driver.Launch{}, err
+	}
+	accesses := []driver.Access{reads(table, tableBytes)}
+	if s.simulated {
+		for _, pair := range pairs {
+			accesses = append(accesses, reads(pair.From, pair.Bytes), reads(pair.Bits, bitBytes(pair.Bytes)))
+			accesses = append(accesses, Page{pair.To, pair.Bytes, pair.Changed}.accesses(pair.Bytes)...)
+		}
+	}
+	parameter := &propagateParameter{pairs: uint64(table), count: uint64(len(pairs)), pieces: pieces}
+	return s.launch(propagate, bytesOf(parameter), pieces*lanesOfPiece, accesses...), nil
 }
 
 // launch is a kernel with enough threads for the work, up to what the device runs at once.
@@ -399,6 +527,20 @@ func checkAligned(what string, address driver.Address, alignment uint64) error {
 		return status.Errorf(status.InvalidArgument, "%s at 0x%x is not aligned to %d bytes", what, address, alignment)
 	}
 	return nil
+}
+
+// checkApart sees to it that what is written does not overlap what is read.
+func checkApart(what string, to driver.Address, toBytes uint64, from driver.Address, fromBytes uint64) error {
+	if toBytes > 0 && fromBytes > 0 && uint64(to) < uint64(from)+fromBytes && uint64(from) < uint64(to)+toBytes {
+		return status.Errorf(status.InvalidArgument, "%s of %d bytes at 0x%x overlaps the %d bytes at 0x%x", what, toBytes, to,
+			fromBytes, from)
+	}
+	return nil
+}
+
+func checkComparison(what string, to driver.Address, toBytes uint64, a, b driver.Address, bytes uint64) error {
+	return cmp.Or(checkRange("the first range", a, bytes), checkRange("the second range", b, bytes),
+		checkRange(what, to, toBytes), checkApart(what, to, toBytes, a, bytes), checkApart(what, to, toBytes, b, bytes))
 }
 
 func bitBytes(length uint64) uint64 { return length/8 + (length%8+7)/8 }

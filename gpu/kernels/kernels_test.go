@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -345,23 +347,135 @@ func TestExpandBitsTakesThePayloadInOrder(t *testing.T) {
 
 func scatterTrial[T uint32 | uint64](t *trial) {
 	page, to, changed := t.page(t.size())
+	origin := T(t.IntN(2) * t.IntN(3))
 	offsets := make([]T, 0, to.size)
 	for _, offset := range t.Perm(to.size)[:t.IntN(to.size+1)] {
-		offsets = append(offsets, T(offset))
+		if t.IntN(40) == 0 {
+			offset = to.size + t.IntN(1000) // is passed over
+			if t.IntN(2) == 0 {
+				offset = -1 - t.IntN(10)
+			}
+		}
+		offsets = append(offsets, T(offset)+origin)
 	}
 	payload := t.take(len(offsets), 1)
 	for i, offset := range offsets {
-		set(to, changed, int(offset), payload.bytes()[i])
+		if at := uint64(offset) - uint64(origin); at < uint64(to.size) {
+			set(to, changed, int(at), payload.bytes()[i])
+		}
 	}
 	width := unsafe.Sizeof(T(0))
 	table := put(t, offsets, int(width))
-	launch, err := t.set.Scatter(page, table.address, uint64(width), payload.address, uint64(len(offsets)))
+	launch, err := t.set.Scatter(page, table.address, uint64(width), uint64(origin), payload.address, uint64(len(offsets)))
 	t.check(launch, err)
 }
 
 func TestScatterPutsEachByteAtItsOffset(t *testing.T) {
 	trials(t, 300, scatterTrial[uint32])
 	trials(t, 300, scatterTrial[uint64])
+}
+
+// twins are two ranges that differ at some bytes, and where.
+func (t *trial) twins() (a, b *memory, differs []bool) {
+	a, b = t.take(t.size(), 1), nil
+	b = t.take(a.size, 1)
+	differs = t.chosen(a.size)
+	for i, does := range differs {
+		b.bytes()[i] = a.bytes()[i]
+		if does {
+			b.bytes()[i] ^= 1 << t.IntN(8)
+		}
+		b.want()[i] = b.bytes()[i]
+	}
+	return a, b, differs
+}
+
+func TestCompareSaysWhichBytesAreEqual(t *testing.T) {
+	trials(t, 500, func(t *trial) {
+		a, b, differs := t.twins()
+		result := t.take(a.size, 1)
+		for i, does := range differs {
+			result.want()[i] = 1
+			if does {
+				result.want()[i] = 0
+			}
+		}
+		launch, err := t.set.Compare(result.address, a.address, b.address, uint64(a.size))
+		t.check(launch, err)
+	})
+}
+
+func TestDifferencesAreAMask(t *testing.T) {
+	trials(t, 500, func(t *trial) {
+		a, b, differs := t.twins()
+		mask := t.take(int(bitBytes(uint64(a.size))), 1)
+		clear(mask.want())
+		for i, does := range differs {
+			if does {
+				mask.want()[i/8] |= 1 << (i % 8)
+			}
+		}
+		launch, err := t.set.Differences(mask.address, a.address, b.address, uint64(a.size))
+		t.check(launch, err)
+	})
+}
+
+func TestDifferenceCountsAndFindsTheFirst(t *testing.T) {
+	trials(t, 500, func(t *trial) {
+		a, b, differs := t.twins()
+		before := []uint64{uint64(t.IntN(3)), math.MaxUint64 - uint64(t.IntN(2))}
+		found := put(t, before, tableAlignment)
+		count, first := before[0], before[1]
+		for i, does := range differs {
+			if does {
+				count++
+				first = min(first, uint64(i))
+			}
+		}
+		copy(found.want(), unsafe.Slice((*byte)(unsafe.Pointer(&[]uint64{count, first}[0])), DifferenceBytes))
+		launch, err := t.set.Difference(found.address, a.address, b.address, uint64(a.size))
+		t.check(launch, err)
+	})
+}
+
+func TestChecksumsAreThoseOfEachPart(t *testing.T) {
+	trials(t, 500, func(t *trial) {
+		from, part := t.take(t.size(), 1), uint64(1+t.size())
+		var wanted []uint32
+		for at := uint64(0); at < uint64(from.size); at += part {
+			end := min(at+part, uint64(from.size))
+			wanted = append(wanted, crc32.Checksum(from.bytes()[at:end], crc32.MakeTable(crc32.Castagnoli)))
+		}
+		require.Equal(t, uint64(len(wanted)), Parts(uint64(from.size), part))
+		sums := t.take(4*len(wanted), sumBytes)
+		for i, sum := range wanted {
+			binary.LittleEndian.PutUint32(sums.want()[4*i:], sum)
+		}
+		launch, err := t.set.Checksum(sums.address, from.address, uint64(from.size), part)
+		t.check(launch, err)
+	})
+}
+
+func TestPropagateMovesWhatEachMaskHas(t *testing.T) {
+	trials(t, 500, func(t *trial) {
+		var pairs []Pair
+		for range 1 + t.IntN(5) {
+			page, to, changed := t.page(t.size())
+			chosen := t.chosen(to.size)
+			from := t.take(to.size, 1)
+			for i, is := range chosen {
+				if is {
+					set(to, changed, i, from.bytes()[i])
+				}
+			}
+			pairs = append(pairs, Pair{page.Address, from.address, put(t, t.bitMask(chosen), 1).address, page.Changed,
+				uint64(to.size), 0})
+		}
+		_, err := PreparePairs(pairs)
+		require.NoError(t, err)
+		launch, err := t.set.Propagate(put(t, pairs, tableAlignment).address, pairs)
+		t.check(launch, err)
+	})
 }
 
 func TestAddressesWithoutAliasAreUsedAsTheyAre(t *testing.T) {
@@ -389,7 +503,7 @@ func TestManyThreadsAtOnceMarkOneMask(t *testing.T) {
 		for i, offset := range offsets {
 			set(to, changed, int(offset), payload.bytes()[i])
 		}
-		launch, err := t.set.Scatter(page, table.address, 4, payload.address, size)
+		launch, err := t.set.Scatter(page, table.address, 4, 0, payload.address, size)
 		require.NoError(t, err)
 		host, err := FindHost(names[scatter])
 		require.NoError(t, err)
@@ -412,7 +526,9 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 		copyMany:   unsafe.Sizeof(copyManyParameter{}),
 		mergeBytes: unsafe.Sizeof(mergeBytesParameter{}), mergeBits: unsafe.Sizeof(mergeBitsParameter{}),
 		expandBits: unsafe.Sizeof(expandBitsParameter{}), scatter: unsafe.Sizeof(scatterParameter{}),
-		scatterRuns: unsafe.Sizeof(scatterRunsParameter{}),
+		scatterRuns: unsafe.Sizeof(scatterRunsParameter{}), compare: unsafe.Sizeof(compareParameter{}),
+		differences: unsafe.Sizeof(differencesParameter{}), difference: unsafe.Sizeof(differenceParameter{}),
+		checksum: unsafe.Sizeof(checksumParameter{}), propagate: unsafe.Sizeof(propagateParameter{}),
 	}
 	for kernel, name := range names {
 		host, err := FindHost(name)
@@ -423,6 +539,8 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 	require.Equal(t, headerLayout(), [...]uintptr{
 		unsafe.Offsetof(Span{}.To), unsafe.Offsetof(Span{}.From), unsafe.Offsetof(Span{}.Bytes), unsafe.Offsetof(Span{}.Piece),
 		unsafe.Sizeof(Span{}), pieceBytes, RankBits,
+		unsafe.Offsetof(Pair{}.To), unsafe.Offsetof(Pair{}.From), unsafe.Offsetof(Pair{}.Bits), unsafe.Offsetof(Pair{}.Changed),
+		unsafe.Offsetof(Pair{}.Bytes), unsafe.Offsetof(Pair{}.Piece), unsafe.Sizeof(Pair{}),
 	})
 	_, err := FindHost("mmsb__kernel_unknown")
 	require.Equal(t, status.NotFound, status.CodeOf(err))
@@ -466,12 +584,34 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 		"ranks not aligned":             {status.InvalidArgument, call(set.ExpandBits(page, 0, 4, 0, 1000, 10))},
 		"bits not aligned":              {status.InvalidArgument, call(set.ExpandBits(page, 4, 0, 0, 1000, 10))},
 		"more bits than there are":      {status.Mismatch, call(set.ExpandBits(page, 0, 0, 0, 10, 11))},
-		"offsets of 2 bytes":            {status.InvalidArgument, call(set.Scatter(page, 0, 2, 0, 1))},
-		"offsets not aligned":           {status.InvalidArgument, call(set.Scatter(page, 4, 8, 0, 1))},
-		"more offsets than bytes":       {status.OutOfRange, call(set.Scatter(page, 0, 8, 0, 1001))},
-		"offsets past the end":          {status.OutOfRange, call(set.Scatter(page, last-7, 8, 0, 2))},
-		"offsets beyond counting": {status.OutOfRange, call(set.Scatter(Page{0, math.MaxUint64, 0}, 0, 8, 0,
+		"offsets of 2 bytes":            {status.InvalidArgument, call(set.Scatter(page, 0, 2, 0, 0, 1))},
+		"offsets not aligned":           {status.InvalidArgument, call(set.Scatter(page, 4, 8, 0, 0, 1))},
+		"more offsets than bytes":       {status.OutOfRange, call(set.Scatter(page, 0, 8, 0, 0, 1001))},
+		"offsets past the end":          {status.OutOfRange, call(set.Scatter(page, last-7, 8, 0, 0, 2))},
+		"offsets beyond counting": {status.OutOfRange, call(set.Scatter(Page{0, math.MaxUint64, 0}, 0, 8, 0, 0,
 			math.MaxUint64/4))},
+		"result past the end":     {status.OutOfRange, call(set.Compare(last-8, 0, 100, 10))},
+		"compared past the end":   {status.OutOfRange, call(set.Compare(0, 100, last-8, 10))},
+		"result over the first":   {status.InvalidArgument, call(set.Compare(100, 109, 200, 10))},
+		"result over the second":  {status.InvalidArgument, call(set.Compare(100, 200, 91, 10))},
+		"mask over what it is of": {status.InvalidArgument, call(set.Differences(109, 100, 200, 10))},
+		"mask that has no room":   {status.OutOfRange, call(set.Differences(last-1, 100, 200, 20))},
+		"count not aligned":       {status.InvalidArgument, call(set.Difference(1004, 100, 200, 10))},
+		"count over the first":    {status.InvalidArgument, call(set.Difference(96, 100, 200, 10))},
+		"parts of 0 bytes":        {status.InvalidArgument, call(set.Checksum(0, 100, 10, 0))},
+		"checksums not aligned":   {status.InvalidArgument, call(set.Checksum(2, 100, 10, 4))},
+		"checksums over the bytes": {status.InvalidArgument,
+			call(set.Checksum(96, 100, 10, 5))},
+		"checksums beyond counting": {status.OutOfRange, call(set.Checksum(0, 0, math.MaxUint64, 1))},
+		"checksums past the end":    {status.OutOfRange, call(set.Checksum(last-3, 100, 10, 5))},
+		"table of pairs not aligned": {status.InvalidArgument,
+			call(set.Propagate(4, []Pair{{1000, 2000, 3000, 0, 10, 0}}))},
+		"pair's change mask not aligned": {status.InvalidArgument,
+			call(set.Propagate(8, []Pair{{1000, 2000, 3000, 4001, 10, 0}}))},
+		"pair to past the end":   {status.OutOfRange, call(set.Propagate(8, []Pair{{last - 8, 2000, 3000, 0, 10, 0}}))},
+		"pair from past the end": {status.OutOfRange, call(set.Propagate(8, []Pair{{1000, last - 8, 3000, 0, 10, 0}}))},
+		"pair's mask past the end": {status.OutOfRange,
+			call(set.Propagate(8, []Pair{{1000, 2000, last, 0, 10, 0}}))},
 	} {
 		require.Equal(t, test.code, status.CodeOf(test.err), "%s: %v", name, test.err)
 	}
@@ -503,7 +643,7 @@ func TestLoadNeedsAnImageOnlyForRealDevices(t *testing.T) {
 }
 
 func TestLoadThatFailsLeavesNoModule(t *testing.T) {
-	device := &fakeDevice{info: driver.Info{Simulated: true}, missing: names[scatterRuns]}
+	device := &fakeDevice{info: driver.Info{Simulated: true}, missing: names[propagate]}
 	_, err := Load(device, nil)
 	require.Equal(t, status.NotFound, status.CodeOf(err))
 	require.Equal(t, 1, device.unloaded)

@@ -213,7 +213,7 @@ func (d *device) apply(l *lane, target kernels.Page, f *delta.Form) error {
 	case delta.SparseBits:
 		launch, err = d.kernels.ExpandBits(target, mask, more, payload, f.MaskLength, total)
 	case delta.Indexed:
-		launch, err = d.kernels.Scatter(target, more, offsetBytes, payload, f.Count)
+		launch, err = d.kernels.Scatter(target, more, offsetBytes, 0, payload, f.Count)
 	default:
 		from := payload
 		for i, run := range f.Runs {

@@ -222,6 +222,9 @@ func endCaptures(r *Runtime) {
 	}
 }
 
+// NotCapturing says that a stream does not capture. Errors: InvalidState, with what it cannot do.
+func (s *Stream) NotCapturing(what string) error { return s.free(what) }
+
 // free says that a stream does not capture. Errors: InvalidState, with what it cannot do.
 func (s *Stream) free(what string) error {
 	if s.capture.Load() == nil {

@@ -367,6 +367,25 @@ static void test_differences(uint64_t length, pattern_t pattern, place_t place, 
     }
 }
 
+static void test_equalities(uint64_t length, pattern_t pattern, place_t place, uint64_t alignment) {
+    address(length, pattern);
+    put(&page, length, place, alignment);
+    put(&payload, length, place, random_word());
+    put(&changed, length, place, random_word());
+    fill(&page);
+    fill(&changed);
+    uint8_t *after = remember(&changed);
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < length; i++) {
+        payload.at[i] = addressed[i] ? (uint8_t)(page.at[i] ^ 1 << below(8)) : page.at[i];
+        after[i] = !addressed[i];
+        count += addressed[i] != 0;
+    }
+    mmsb__bytes.equalities(changed.at, page.at, payload.at, length);
+    check(as_expected(&changed), "equalities", length);
+    check(mmsb__bytes.count_differences(page.at, payload.at, length) == count, "count_differences", length);
+}
+
 static void test_zero(uint64_t length, place_t place, uint64_t alignment) {
     put(&page, length, place, alignment);
     fill(&page);
@@ -554,6 +573,7 @@ static void test_length(uint64_t length, pattern_t pattern, place_t place, uint6
     test_counts(length, pattern, place, alignment);
     test_comparisons(length, place, alignment);
     test_differences(length, pattern, place, alignment);
+    test_equalities(length, pattern, place, alignment);
     test_zero(length, place, alignment);
 }
 
@@ -629,6 +649,15 @@ static uint64_t looks_behind_the_end(const uint8_t *a, const uint8_t *b, uint64_
     return *(const volatile uint8_t *)(a + length) == *(const volatile uint8_t *)(b + length) ? found : found;
 }
 
+static void says_it_is_alike_behind_the_end(uint8_t *result, const uint8_t *a, const uint8_t *b, uint64_t length) {
+    sound.equalities(result, a, b, length);
+    result[length] = 1;
+}
+
+static uint64_t counts_whole_vectors(const uint8_t *a, const uint8_t *b, uint64_t length) {
+    return sound.count_differences(a, b, length / 128 * 128);
+}
+
 static void zeroes_a_byte_before(void *bytes, uint64_t length, const void *next) {
     sound.zero((uint8_t *)bytes - 1, length + 1, next);
 }
@@ -664,6 +693,12 @@ static void plant_unused_bits(void) {
 static void plant_look_behind(void) {
     mmsb__bytes.next_difference = looks_behind_the_end;
 }
+static void plant_alike_behind(void) {
+    mmsb__bytes.equalities = says_it_is_alike_behind_the_end;
+}
+static void plant_whole_vectors(void) {
+    mmsb__bytes.count_differences = counts_whole_vectors;
+}
 static void plant_byte_before(void) {
     mmsb__bytes.zero = zeroes_a_byte_before;
 }
@@ -679,7 +714,8 @@ static void test_planted_bugs(void) {
         {"the last byte is forgotten", plant_last_byte},          {"equal offsets: the first wins", plant_order},
         {"offsets are compared as signed numbers", plant_signed}, {"unused bits are counted", plant_unused_bits},
         {"a byte behind the end is read", plant_look_behind},     {"a byte before the block is zeroed", plant_byte_before},
-        {"a stretch of a checksum is too short", plant_stretch},
+        {"a stretch of a checksum is too short", plant_stretch},  {"a byte behind the end is alike", plant_alike_behind},
+        {"a rest is not counted", plant_whole_vectors},
     };
     sound = mmsb__bytes;
     int caught = 0, count = (int)(sizeof bugs / sizeof *bugs);

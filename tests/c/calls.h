@@ -56,6 +56,10 @@ typedef struct call_arguments {
     mmsb_tag_stats_t tag_stats;
     mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
+    mmsb_copy_t copy;
+    mmsb_propagation_t propagation;
+    mmsb_difference_t difference;
+    uint32_t sum;
     mmsb_tag_t tag;
     const void *view;
 } call_arguments_t;
@@ -171,6 +175,10 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_delta_from_pages, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.made)) \
     CALL(mmsb_delta_convert, 0, ORDINARY, (&a.delta, MMSB_DELTA_INDEXED, &a.made)) \
     CALL(mmsb_delta_free, 0, ENDS, (NULL)) \
+    CALL(mmsb_page_compare, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.difference)) \
+    CALL(mmsb_page_differences, MMSB_KIND_PAGE, ORDINARY, (handle, handle, a.bytes, 1)) \
+    CALL(mmsb_page_checksum, MMSB_KIND_PAGE, ORDINARY, (handle, 0, 1, &a.sum)) \
+    CALL(mmsb_page_propagate, MMSB_KIND_PAGE, ORDINARY, (handle, handle)) \
     CALL(mmsb_page_mask_read, MMSB_KIND_PAGE, ORDINARY, (handle, 0, a.bytes, 1)) \
     CALL(mmsb_page_mask_clear, MMSB_KIND_PAGE, ORDINARY, (handle)) \
     CALL(mmsb_page_mask_count, MMSB_KIND_PAGE, ORDINARY, (handle, &a.number)) \
@@ -265,6 +273,15 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_stream_wait, MMSB_KIND_STREAM, ORDINARY, (handle, MMSB_WAIT_FOREVER)) \
     CALL(mmsb_stream_copy, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, a.bytes + 32, 1)) \
     CALL(mmsb_stream_fill, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, 0, 1)) \
+    CALL(mmsb_stream_copy_many, MMSB_KIND_STREAM, ORDINARY, (handle, &a.copy, 1, NULL)) \
+    CALL(mmsb_stream_compare, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, a.bytes + 16, a.bytes + 32, 8)) \
+    CALL(mmsb_stream_difference, MMSB_KIND_STREAM, ORDINARY, (handle, &a.difference, a.bytes, a.bytes + 32, 8)) \
+    CALL(mmsb_stream_differences, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, a.bytes + 16, a.bytes + 32, 8)) \
+    CALL(mmsb_stream_checksum, MMSB_KIND_STREAM, ORDINARY, (handle, &a.sum, a.bytes, 8, 8)) \
+    CALL(mmsb_stream_merge, MMSB_KIND_STREAM, ORDINARY, \
+         (handle, a.bytes, a.bytes + 16, MMSB_DELTA_DENSE_BYTES, a.bytes + 32, 8, NULL)) \
+    CALL(mmsb_stream_scatter, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, 8, &a.number, 8, 0, a.bytes + 16, 1)) \
+    CALL(mmsb_stream_propagate, MMSB_KIND_STREAM, ORDINARY, (handle, &a.propagation, 1, NULL)) \
     CALL(mmsb_stream_record, MMSB_KIND_STREAM, ORDINARY, (handle, &a.number)) \
     CALL(mmsb_stream_after, MMSB_KIND_STREAM, ORDINARY, (handle, 0)) \
     CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \

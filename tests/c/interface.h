@@ -171,6 +171,10 @@ FIELD_IS(mmsb_page_runs_t, payload, 48, 8);
 FIELD_IS(mmsb_page_runs_t, payload_length, 56, 8);
 FIELD_IS(mmsb_page_runs_t, reserved, 64, 32);
 
+SIZE_IS(mmsb_difference_t, 16);
+FIELD_IS(mmsb_difference_t, count, 0, 8);
+FIELD_IS(mmsb_difference_t, first, 8, 8);
+
 SIZE_IS(mmsb_commands_options_t, 64);
 FIELD_IS(mmsb_commands_options_t, struct_size, 0, 4);
 FIELD_IS(mmsb_commands_options_t, workers, 4, 4);
@@ -546,6 +550,20 @@ FIELD_IS(mmsb_access_t, block, 0, 8);
 FIELD_IS(mmsb_access_t, access, 8, 4);
 FIELD_IS(mmsb_access_t, reserved, 12, 4);
 
+SIZE_IS(mmsb_copy_t, 32);
+FIELD_IS(mmsb_copy_t, to, 0, 8);
+FIELD_IS(mmsb_copy_t, from, 8, 8);
+FIELD_IS(mmsb_copy_t, bytes, 16, 8);
+FIELD_IS(mmsb_copy_t, reserved, 24, 8);
+
+SIZE_IS(mmsb_propagation_t, 48);
+FIELD_IS(mmsb_propagation_t, to, 0, 8);
+FIELD_IS(mmsb_propagation_t, from, 8, 8);
+FIELD_IS(mmsb_propagation_t, mask, 16, 8);
+FIELD_IS(mmsb_propagation_t, changed, 24, 8);
+FIELD_IS(mmsb_propagation_t, bytes, 32, 8);
+FIELD_IS(mmsb_propagation_t, reserved, 40, 8);
+
 /* Each public struct by its number. */
 static const struct interface_struct {
     int32_t number;
@@ -565,6 +583,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
     {MMSB_STRUCT_DELTA, sizeof(mmsb_delta_t)},
     {MMSB_STRUCT_PAGE_RUNS, sizeof(mmsb_page_runs_t)},
+    {MMSB_STRUCT_DIFFERENCE, sizeof(mmsb_difference_t)},
     {MMSB_STRUCT_COMMANDS_OPTIONS, sizeof(mmsb_commands_options_t)},
     {MMSB_STRUCT_COMMANDS_STATS, sizeof(mmsb_commands_stats_t)},
     {MMSB_STRUCT_COMMAND_FAILURE, sizeof(mmsb_command_failure_t)},
@@ -594,6 +613,8 @@ static const struct interface_struct {
     {MMSB_STRUCT_BLOCK_INFO, sizeof(mmsb_block_info_t)},
     {MMSB_STRUCT_SLEEP_OPTIONS, sizeof(mmsb_sleep_options_t)},
     {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
+    {MMSB_STRUCT_COPY, sizeof(mmsb_copy_t)},
+    {MMSB_STRUCT_PROPAGATION, sizeof(mmsb_propagation_t)},
 };
 
 /* Each status code. */
@@ -702,6 +723,10 @@ static const char *const interface_calls[] = {
     "mmsb_delta_from_pages",
     "mmsb_delta_convert",
     "mmsb_delta_free",
+    "mmsb_page_compare",
+    "mmsb_page_differences",
+    "mmsb_page_checksum",
+    "mmsb_page_propagate",
     "mmsb_page_mask_read",
     "mmsb_page_mask_clear",
     "mmsb_page_mask_count",
@@ -822,6 +847,14 @@ static const char *const interface_calls[] = {
     "mmsb_use_record",
     "mmsb_use_add",
     "mmsb_use_begin_recorded",
+    "mmsb_stream_copy_many",
+    "mmsb_stream_compare",
+    "mmsb_stream_difference",
+    "mmsb_stream_differences",
+    "mmsb_stream_checksum",
+    "mmsb_stream_merge",
+    "mmsb_stream_scatter",
+    "mmsb_stream_propagate",
     "mmsb_plugin_allocate",
     "mmsb_plugin_free",
     "mmsb_plugin_record",

@@ -27,7 +27,8 @@ ALSO = {
     "gpu/cuda/abi.h": r"cu\w+|CU\w+|ASSERT_LAYOUT|ASSERT_SIZE|DECLARE_CONSTANT",  # CUDA's names, where its headers are not
     "gpu/cuda/table.h": r"DECLARE_FUNCTION",
     "gpu/nvml/table.h": r"DEVICE|FIELD",
-    "kernels/bodies.h": r"BODY|EACH_BYTE|HIGH_BITS|LOW_SEVEN|vector|vector_t",  # included by the one file that compiles it
+    # Included by the one file that compiles it.
+    "kernels/bodies.h": r"BODY|EACH_BYTE|HIGH_BITS|LOW_SEVEN|TABLE|UNMARKED|WITH_ONE_LANE|vector|vector_t",
     "kernels/kernels.h": r"MMSB_KERNELS",
     "native/bytes_words.h": r"EVERY_BYTE|HIGH_BITS|LOW_SEVEN|DEFINE_SCATTER|SCATTER_\w+",  # included by the byte loops
 }

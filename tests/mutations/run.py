@@ -43,6 +43,7 @@ from histories import HISTORIES, RECORDS
 from hits import HITS, LEFT_TO_C
 from ids import IDS
 from journal import JOURNAL
+from launches import COMPARISONS, LAUNCHES, TABLES
 from library import LIBRARY, LIMITS
 from loads import LOADS
 from mutation import MisfitError, Mutant, Planting
@@ -104,6 +105,9 @@ SUBJECTS: list[Go | C] = [
     SLEEPS,
     FOREIGN_STREAMS,
     ADDRESSES,
+    LAUNCHES,
+    TABLES,
+    COMPARISONS,
     BUILT_GRAPHS,
     MASK_CLEARS,
     PLAIN_TEXTS,

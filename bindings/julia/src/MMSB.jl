@@ -29,6 +29,7 @@ include("PageAllocator.jl")
 include("DeviceSync.jl")
 include("DeviceFallback.jl")
 include("UnifiedMemory.jl")
+include("GPUKernels.jl")
 
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket
@@ -61,7 +62,7 @@ export async_checkpoint!, async_name!
 export wait_record, async_wait_record
 export group
 
-for exporter in (PageAllocator, DeviceSync, DeviceFallback, UnifiedMemory)
+for exporter in (PageAllocator, DeviceSync, DeviceFallback, UnifiedMemory, GPUKernels)
     @eval using .$(nameof(exporter))
     for name in names(exporter)
         @eval export $name

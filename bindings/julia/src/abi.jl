@@ -111,6 +111,9 @@ const MMSB_STRUCT_MEMORY_STAT = Int32(40)
 const MMSB_STRUCT_COMMANDS_OPTIONS = Int32(41)
 const MMSB_STRUCT_COMMANDS_STATS = Int32(42)
 const MMSB_STRUCT_COMMAND_FAILURE = Int32(43)
+const MMSB_STRUCT_COPY = Int32(44)
+const MMSB_STRUCT_PROPAGATION = Int32(45)
+const MMSB_STRUCT_DIFFERENCE = Int32(46)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -182,6 +185,7 @@ const MMSB_PATH_ACROSS_SYSTEM = Int32(50)
 const MMSB_PICTURE_TORCH = Int32(0)
 const MMSB_PICTURE_JSON = Int32(1)
 const MMSB_PICTURE_HTML = Int32(2)
+const MMSB_STREAM_HOST = UInt64(8070450532247928832)
 const MMSB_SLEEP_DROP = Int32(1)
 const MMSB_SLEEP_KEEP = Int32(2)
 const MMSB_SLEEP_FILE = Int32(3)
@@ -383,6 +387,11 @@ struct mmsb_page_runs_t
     payload::Ptr{Cvoid}
     payload_length::UInt64
     reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_difference_t
+    count::UInt64
+    first::UInt64
 end
 
 struct mmsb_commands_options_t
@@ -789,6 +798,22 @@ struct mmsb_access_t
     reserved::Int32
 end
 
+struct mmsb_copy_t
+    to::Ptr{Cvoid}
+    from::Ptr{Cvoid}
+    bytes::UInt64
+    reserved::UInt64
+end
+
+struct mmsb_propagation_t
+    to::Ptr{Cvoid}
+    from::Ptr{Cvoid}
+    mask::Ptr{Cvoid}
+    changed::Ptr{Cvoid}
+    bytes::UInt64
+    reserved::UInt64
+end
+
 # The number by which mmsb_sizeof knows each struct.
 const STRUCTS = (
     MMSB_STRUCT_ERROR_DETAIL => mmsb_error_detail_t,
@@ -805,6 +830,7 @@ const STRUCTS = (
     MMSB_STRUCT_RUN => mmsb_run_t,
     MMSB_STRUCT_DELTA => mmsb_delta_t,
     MMSB_STRUCT_PAGE_RUNS => mmsb_page_runs_t,
+    MMSB_STRUCT_DIFFERENCE => mmsb_difference_t,
     MMSB_STRUCT_COMMANDS_OPTIONS => mmsb_commands_options_t,
     MMSB_STRUCT_COMMANDS_STATS => mmsb_commands_stats_t,
     MMSB_STRUCT_COMMAND_FAILURE => mmsb_command_failure_t,
@@ -834,6 +860,8 @@ const STRUCTS = (
     MMSB_STRUCT_BLOCK_INFO => mmsb_block_info_t,
     MMSB_STRUCT_SLEEP_OPTIONS => mmsb_sleep_options_t,
     MMSB_STRUCT_ACCESS => mmsb_access_t,
+    MMSB_STRUCT_COPY => mmsb_copy_t,
+    MMSB_STRUCT_PROPAGATION => mmsb_propagation_t,
 )
 
 # Functions.
@@ -1040,6 +1068,20 @@ mmsb_delta_convert(delta, kind, converted) =
         delta::Ptr{mmsb_delta_t}, kind::mmsb_delta_kind_t, converted::Ptr{Ptr{mmsb_delta_t}}
     )::mmsb_status_t
 mmsb_delta_free(delta) = @ccall libmmsb.mmsb_delta_free(delta::Ptr{mmsb_delta_t})::mmsb_status_t
+mmsb_page_compare(a, b, difference) =
+    @ccall libmmsb.mmsb_page_compare(a::mmsb_page_t, b::mmsb_page_t, difference::Ptr{mmsb_difference_t})::mmsb_status_t
+mmsb_page_differences(a, b, bits, length) =
+    @ccall libmmsb.mmsb_page_differences(
+        a::mmsb_page_t, b::mmsb_page_t, bits::Ptr{Cvoid}, length::UInt64
+    )::mmsb_status_t
+mmsb_page_checksum(page, offset, length, sum) =
+    @ccall libmmsb.mmsb_page_checksum(
+        page::mmsb_page_t, offset::UInt64, length::UInt64, sum::Ptr{UInt32}
+    )::mmsb_status_t
+mmsb_checksum_join(first, second, second_bytes) =
+    @ccall libmmsb.mmsb_checksum_join(first::UInt32, second::UInt32, second_bytes::UInt64)::UInt32
+mmsb_page_propagate(page, from) =
+    @ccall libmmsb.mmsb_page_propagate(page::mmsb_page_t, from::mmsb_page_t)::mmsb_status_t
 mmsb_page_mask_read(page, offset, bits, length) =
     @ccall libmmsb.mmsb_page_mask_read(
         page::mmsb_page_t, offset::UInt64, bits::Ptr{Cvoid}, length::UInt64
@@ -1436,6 +1478,40 @@ mmsb_use_record(stream, permissive, use) =
 mmsb_use_add(use, block, access) =
     @ccall libmmsb.mmsb_use_add(use::mmsb_use_t, block::mmsb_block_t, access::Int32)::mmsb_status_t
 mmsb_use_begin_recorded(use) = @ccall libmmsb.mmsb_use_begin_recorded(use::mmsb_use_t)::mmsb_status_t
+mmsb_stream_copy_many(stream, copies, count, bad_index) =
+    @ccall libmmsb.mmsb_stream_copy_many(
+        stream::mmsb_stream_t, copies::Ptr{mmsb_copy_t}, count::Csize_t, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_stream_compare(stream, result, a, b, bytes) =
+    @ccall libmmsb.mmsb_stream_compare(
+        stream::mmsb_stream_t, result::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid}, bytes::UInt64
+    )::mmsb_status_t
+mmsb_stream_difference(stream, difference, a, b, bytes) =
+    @ccall libmmsb.mmsb_stream_difference(
+        stream::mmsb_stream_t, difference::Ptr{mmsb_difference_t}, a::Ptr{Cvoid}, b::Ptr{Cvoid}, bytes::UInt64
+    )::mmsb_status_t
+mmsb_stream_differences(stream, bits, a, b, bytes) =
+    @ccall libmmsb.mmsb_stream_differences(
+        stream::mmsb_stream_t, bits::Ptr{Cvoid}, a::Ptr{Cvoid}, b::Ptr{Cvoid}, bytes::UInt64
+    )::mmsb_status_t
+mmsb_stream_checksum(stream, sums, from, bytes, part) =
+    @ccall libmmsb.mmsb_stream_checksum(
+        stream::mmsb_stream_t, sums::Ptr{UInt32}, from::Ptr{Cvoid}, bytes::UInt64, part::UInt64
+    )::mmsb_status_t
+mmsb_stream_merge(stream, to, mask, kind, payload, bytes, changed) =
+    @ccall libmmsb.mmsb_stream_merge(
+        stream::mmsb_stream_t, to::Ptr{Cvoid}, mask::Ptr{Cvoid}, kind::mmsb_delta_kind_t, payload::Ptr{Cvoid},
+        bytes::UInt64, changed::Ptr{Cvoid}
+    )::mmsb_status_t
+mmsb_stream_scatter(stream, to, bytes, offsets, offset_bytes, origin, values, count) =
+    @ccall libmmsb.mmsb_stream_scatter(
+        stream::mmsb_stream_t, to::Ptr{Cvoid}, bytes::UInt64, offsets::Ptr{Cvoid}, offset_bytes::UInt32, origin::UInt64,
+        values::Ptr{Cvoid}, count::UInt64
+    )::mmsb_status_t
+mmsb_stream_propagate(stream, items, count, bad_index) =
+    @ccall libmmsb.mmsb_stream_propagate(
+        stream::mmsb_stream_t, items::Ptr{mmsb_propagation_t}, count::Csize_t, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
 mmsb_plugin_allocate(runtime, bytes, stream, kind, address) =
     @ccall libmmsb.mmsb_plugin_allocate(
         runtime::mmsb_runtime_t, bytes::UInt64, stream::Ptr{Cvoid}, kind::Int32, address::Ptr{Ptr{Cvoid}}

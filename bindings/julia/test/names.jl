@@ -1,7 +1,7 @@
 # What the package exports.
 
 public = filter(!=(:MMSB), names(MMSB))
-const PARTS = (MMSB.PageAllocator, MMSB.DeviceSync, MMSB.DeviceFallback, MMSB.UnifiedMemory)
+const PARTS = (MMSB.PageAllocator, MMSB.DeviceSync, MMSB.DeviceFallback, MMSB.UnifiedMemory, MMSB.GPUKernels)
 
 @testset "no name of Base or Core is exported" begin
     @test isempty(intersect(public, union(names(Base), names(Core))))

@@ -91,6 +91,7 @@ var behaviours = []behaviour{
 	{name: "fills", run: fills},
 	{name: "refuses bad images and kernels", run: refusesKernels},
 	{name: "runs the library's kernels", run: runsKernels},
+	{name: "compares and sums", run: comparesAndSums},
 	{name: "launches in order", run: launchesInOrder},
 	{name: "refuses bad launches", run: refusesLaunches},
 	{name: "ends modules", run: endsModules},

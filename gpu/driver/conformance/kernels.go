@@ -5,6 +5,8 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
+	"math"
 	"unsafe"
 
 	"libmmsb/core/status"
@@ -55,7 +57,7 @@ func (k *kernelTrial) run(launch driver.Launch, err error) {
 }
 
 // words are numbers as they lie in memory.
-func words[T uint32 | uint64 | kernels.Span](values []T) []byte {
+func words[T uint32 | uint64 | kernels.Span | kernels.Pair](values []T) []byte {
 	return bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(values[0]))))
 }
 
@@ -132,12 +134,12 @@ func runsKernels(s *subject) {
 	for i, offset := range offsets {
 		k.expect(int(offset), payload[i])
 	}
-	launch, err = set.Scatter(k.page, k.give(words(offsets)), 4, from, uint64(len(offsets)))
+	launch, err = set.Scatter(k.page, k.give(words(offsets)), 4, 0, from, uint64(len(offsets)))
 	k.run(launch, err)
 	for i, offset := range wide {
 		k.expect(int(offset), other[i])
 	}
-	launch, err = set.Scatter(k.page, k.give(words(wide)), 8, k.give(other), uint64(len(wide)))
+	launch, err = set.Scatter(k.page, k.give(words(wide)), 8, 0, k.give(other), uint64(len(wide)))
 	k.run(launch, err)
 
 	var spans []kernels.Span
@@ -163,8 +165,60 @@ func runsKernels(s *subject) {
 	}
 	k.run(launch, nil)
 
+	pairs := []kernels.Pair{{To: k.page.Address + 7, From: from + 9, Bits: flags, Changed: 0, Bytes: size - 100}}
+	for i := range size - 100 {
+		if mask[i] != 0 {
+			k.expected[7+i] = payload[9+i]
+		}
+	}
+	_, err = kernels.PreparePairs(pairs)
+	s.NoError(err)
+	pairing, err := set.Propagate(k.give(words(pairs)), pairs)
+	k.run(pairing, err)
+
 	launch.Parameter = launch.Parameter[1:]
 	s.fails(status.InvalidArgument, s.device.Launch(s.stream, &launch))
+	s.NoError(set.Unload())
+}
+
+// comparesAndSums runs the kernels that leave what they read as it is.
+func comparesAndSums(s *subject) {
+	const size, part = 100_003, 4096
+	set := s.kernels()
+	if set == nil {
+		return
+	}
+	k := &kernelTrial{subject: s, set: set}
+	left := noise(size, 1)
+	right := bytes.Clone(left)
+	same, bits, count, first := bytes.Repeat([]byte{1}, size), make([]byte, (size+7)/8), uint64(0), uint64(size)
+	for i := range size {
+		if i%1009 == 500 || i/2000 == 17 {
+			right[i] ^= byte(1 << (i % 8))
+			same[i] = 0
+			bits[i/8] |= 1 << (i % 8)
+			count, first = count+1, min(first, uint64(i))
+		}
+	}
+	a, b, result := k.give(left), k.give(right), k.give(make([]byte, size))
+	run := func(launch driver.Launch, err error, wanted []byte) {
+		s.NoError(err)
+		s.NoError(s.device.Launch(s.stream, &launch))
+		s.Equal(wanted, s.get(s.device, s.stream, result, uint64(len(wanted))))
+	}
+	launch, err := set.Compare(result, a, b, size)
+	run(launch, err, same)
+	launch, err = set.Differences(result, a, b, size)
+	run(launch, err, bits)
+	s.put(s.device, s.stream, result, words([]uint64{0, math.MaxUint64}))
+	launch, err = set.Difference(result, a, b, size)
+	run(launch, err, words([]uint64{count, first}))
+	var sums []uint32
+	for at := 0; at < size; at += part {
+		sums = append(sums, crc32.Checksum(left[at:min(at+part, size)], crc32.MakeTable(crc32.Castagnoli)))
+	}
+	launch, err = set.Checksum(result, a, size, part)
+	run(launch, err, words(sums))
 	s.NoError(set.Unload())
 }
 

@@ -79,6 +79,7 @@ from .library import (
     abi_version,
     build_info,
     capabilities,
+    checksum_join,
     debug_live_objects,
     log_configure,
     log_read,
@@ -87,7 +88,7 @@ from .library import (
     version,
 )
 from .metadata import Metadata
-from .page import Page, PageArray, PageInfo
+from .page import Difference, Page, PageArray, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
@@ -115,6 +116,7 @@ __all__ = [
     "DeviceError",
     "DeviceLostError",
     "DeviceMemory",
+    "Difference",
     "EpochError",
     "ForkedError",
     "FormatError",
@@ -175,6 +177,7 @@ __all__ = [
     "abi_version",
     "build_info",
     "capabilities",
+    "checksum_join",
     "compact",
     "compact_start",
     "debug_live_objects",

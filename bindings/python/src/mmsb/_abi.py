@@ -120,6 +120,9 @@ STRUCT_MEMORY_STAT = 40
 STRUCT_COMMANDS_OPTIONS = 41
 STRUCT_COMMANDS_STATS = 42
 STRUCT_COMMAND_FAILURE = 43
+STRUCT_COPY = 44
+STRUCT_PROPAGATION = 45
+STRUCT_DIFFERENCE = 46
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -191,6 +194,7 @@ PATH_ACROSS_SYSTEM = 50
 PICTURE_TORCH = 0
 PICTURE_JSON = 1
 PICTURE_HTML = 2
+STREAM_HOST = 8070450532247928832
 SLEEP_DROP = 1
 SLEEP_KEEP = 2
 SLEEP_FILE = 3
@@ -516,6 +520,13 @@ class PageRuns(ctypes.Structure):
         ("payload", c_void_p),
         ("payload_length", c_uint64),
         ("reserved", c_uint64 * 4),
+    )
+
+
+class Difference(ctypes.Structure):
+    _fields_ = (
+        ("count", c_uint64),
+        ("first", c_uint64),
     )
 
 
@@ -984,6 +995,26 @@ class Access(ctypes.Structure):
     )
 
 
+class Copy(ctypes.Structure):
+    _fields_ = (
+        ("to", c_void_p),
+        ("from", c_void_p),
+        ("bytes", c_uint64),
+        ("reserved", c_uint64),
+    )
+
+
+class Propagation(ctypes.Structure):
+    _fields_ = (
+        ("to", c_void_p),
+        ("from", c_void_p),
+        ("mask", c_void_p),
+        ("changed", c_void_p),
+        ("bytes", c_uint64),
+        ("reserved", c_uint64),
+    )
+
+
 # The number by which mmsb_sizeof knows each struct.
 STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ERROR_DETAIL: ErrorDetail,
@@ -1000,6 +1031,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_RUN: Run,
     STRUCT_DELTA: Delta,
     STRUCT_PAGE_RUNS: PageRuns,
+    STRUCT_DIFFERENCE: Difference,
     STRUCT_COMMANDS_OPTIONS: CommandsOptions,
     STRUCT_COMMANDS_STATS: CommandsStats,
     STRUCT_COMMAND_FAILURE: CommandFailure,
@@ -1029,6 +1061,8 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_BLOCK_INFO: BlockInfo,
     STRUCT_SLEEP_OPTIONS: SleepOptions,
     STRUCT_ACCESS: Access,
+    STRUCT_COPY: Copy,
+    STRUCT_PROPAGATION: Propagation,
 }
 # Each function's result and parameters.
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -1132,6 +1166,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_delta_from_pages": (c_int32, (c_uint64, c_uint64, POINTER(POINTER(Delta)))),
     "mmsb_delta_convert": (c_int32, (POINTER(Delta), c_int32, POINTER(POINTER(Delta)))),
     "mmsb_delta_free": (c_int32, (POINTER(Delta),)),
+    "mmsb_page_compare": (c_int32, (c_uint64, c_uint64, POINTER(Difference))),
+    "mmsb_page_differences": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
+    "mmsb_page_checksum": (c_int32, (c_uint64, c_uint64, c_uint64, POINTER(c_uint32))),
+    "mmsb_checksum_join": (c_uint32, (c_uint32, c_uint32, c_uint64)),
+    "mmsb_page_propagate": (c_int32, (c_uint64, c_uint64)),
     "mmsb_page_mask_read": (c_int32, (c_uint64, c_uint64, c_void_p, c_uint64)),
     "mmsb_page_mask_clear": (c_int32, (c_uint64,)),
     "mmsb_page_mask_count": (c_int32, (c_uint64, POINTER(c_uint64))),
@@ -1289,6 +1328,14 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_use_record": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),
     "mmsb_use_add": (c_int32, (c_uint64, c_uint64, c_int32)),
     "mmsb_use_begin_recorded": (c_int32, (c_uint64,)),
+    "mmsb_stream_copy_many": (c_int32, (c_uint64, POINTER(Copy), c_size_t, POINTER(c_size_t))),
+    "mmsb_stream_compare": (c_int32, (c_uint64, c_void_p, c_void_p, c_void_p, c_uint64)),
+    "mmsb_stream_difference": (c_int32, (c_uint64, POINTER(Difference), c_void_p, c_void_p, c_uint64)),
+    "mmsb_stream_differences": (c_int32, (c_uint64, c_void_p, c_void_p, c_void_p, c_uint64)),
+    "mmsb_stream_checksum": (c_int32, (c_uint64, c_void_p, c_void_p, c_uint64, c_uint64)),
+    "mmsb_stream_merge": (c_int32, (c_uint64, c_void_p, c_void_p, c_int32, c_void_p, c_uint64, c_void_p)),
+    "mmsb_stream_scatter": (c_int32, (c_uint64, c_void_p, c_uint64, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64)),
+    "mmsb_stream_propagate": (c_int32, (c_uint64, POINTER(Propagation), c_size_t, POINTER(c_size_t))),
     "mmsb_plugin_allocate": (c_int32, (c_uint64, c_uint64, c_void_p, c_int32, POINTER(c_void_p))),
     "mmsb_plugin_free": (c_int32, (c_void_p, c_void_p)),
     "mmsb_plugin_record": (c_int32, (c_void_p, c_void_p)),

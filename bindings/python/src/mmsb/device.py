@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import tempfile
+from collections.abc import Iterable
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
@@ -437,6 +438,76 @@ class Stream(Handled):
         if not 0 <= value <= 255:
             raise OutOfRangeError(f"value is {value}; the range is 0 to 255")
         check(lib.mmsb_stream_fill(self.handle, _address(to, size), value, size))
+
+    def copy_many(self, copies: Iterable[tuple[BlockOrAddress, BlockOrAddress, int]]) -> None:
+        """Queues many copies (to, source, length) as one kernel, in no order: gathers pages, or scatters them."""
+        rows = [
+            _abi.Copy(_address(to, length), _address(source, length), unsigned(length, "length")) for to, source, length in copies
+        ]
+        check(lib.mmsb_stream_copy_many(self.handle, (_abi.Copy * len(rows))(*rows), len(rows), None))
+
+    def compare(self, result: BlockOrAddress, a: BlockOrAddress, b: BlockOrAddress, length: int) -> None:
+        """Queues result[i] = 1 where a[i] equals b[i], else 0, for length bytes."""
+        size = unsigned(length, "length")
+        check(lib.mmsb_stream_compare(self.handle, _address(result, size), _address(a, size), _address(b, size), size))
+
+    def difference(self, result: BlockOrAddress, a: BlockOrAddress, b: BlockOrAddress, length: int) -> None:
+        """Queues counting the bytes that differ. result becomes two numbers of 8 bytes: the count, and the first one's index.
+
+        The index is 2**64 - 1 if no byte differs.
+        """
+        size = unsigned(length, "length")
+        found = _abi.Difference.from_address(_address(result, 16))  # perhaps of a device: nobody looks there
+        check(lib.mmsb_stream_difference(self.handle, found, _address(a, size), _address(b, size), size))
+
+    def differences(self, bits: BlockOrAddress, a: BlockOrAddress, b: BlockOrAddress, length: int) -> None:
+        """Queues a bit mask of where a and b differ: bit i % 8 of byte i // 8."""
+        size = unsigned(length, "length")
+        mask = _address(bits, (size + 7) // 8)
+        check(lib.mmsb_stream_differences(self.handle, mask, _address(a, size), _address(b, size), size))
+
+    def checksum(self, sums: BlockOrAddress, source: BlockOrAddress, length: int, part: int) -> None:
+        """Queues the CRC-32C of every part bytes of source into sums, 4 bytes each. checksum_join makes one of several."""
+        size, of_part = unsigned(length, "length"), unsigned(part, "part")
+        room = 4 * -(-size // of_part) if of_part else 0
+        check(lib.mmsb_stream_checksum(self.handle, _address(sums, room), _address(source, size), size, of_part))
+
+    def merge(
+        self,
+        to: BlockOrAddress,
+        mask: BlockOrAddress,
+        payload: BlockOrAddress,
+        length: int,
+        bits: bool = False,
+    ) -> None:
+        """Queues to[i] = payload[i] where the mask has i: a byte that is not 0 or, with bits=True, bit i % 8 of byte i // 8."""
+        size = unsigned(length, "length")
+        kind = _abi.DELTA_DENSE_BITS if bits else _abi.DELTA_DENSE_BYTES
+        chosen = _address(mask, (size + 7) // 8 if bits else size)
+        check(lib.mmsb_stream_merge(self.handle, _address(to, size), chosen, kind, _address(payload, size), size, None))
+
+    def scatter(self, to: Block, offsets: Block, values: Block, count: int, offset_bytes: int = 8) -> None:
+        """Queues to[offsets[i]] = values[i] for count offsets of 4 or 8 bytes each. Offsets outside of the block are passed over.
+
+        Of equal offsets any value may win.
+        """
+        number, width = unsigned(count, "count"), unsigned(offset_bytes, "offset_bytes")
+        places, source = _address(offsets, number * width), _address(values, number)
+        check(lib.mmsb_stream_scatter(self.handle, _address(to, to.bytes), to.bytes, places, width, 0, source, number))
+
+    def propagate(self, items: Iterable[tuple[BlockOrAddress, BlockOrAddress, BlockOrAddress, int]]) -> None:
+        """Queues copies of masked bytes, of items (to, source, mask, length), as one kernel; a mask has a bit for each byte."""
+        rows = [
+            _abi.Propagation(
+                _address(to, length),
+                _address(source, length),
+                _address(mask, (length + 7) // 8),
+                None,
+                unsigned(length, "length"),
+            )
+            for to, source, mask, length in items
+        ]
+        check(lib.mmsb_stream_propagate(self.handle, (_abi.Propagation * len(rows))(*rows), len(rows), None))
 
     def write(self, block: Block, data: BytesLike, offset: int = 0) -> None:
         """Copies host bytes into a block within a use, and waits for the copy."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import _abi
-from ._convert import new_bytes, signed
+from ._convert import new_bytes, signed, unsigned
 from ._ffi import as_record, check, lib, sized, value_of
 
 
@@ -50,6 +50,12 @@ def abi_version() -> int:
     """ABI number of the loaded library."""
     number: int = lib.mmsb_abi_version()
     return number
+
+
+def checksum_join(first: int, second: int, second_bytes: int) -> int:
+    """The CRC-32C of bytes that follow each other, from those of two parts: the second part has second_bytes bytes."""
+    joined: int = lib.mmsb_checksum_join(unsigned(first, "first"), unsigned(second, "second"), unsigned(second_bytes, "bytes"))
+    return joined
 
 
 def build_info() -> str:

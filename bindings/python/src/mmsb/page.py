@@ -48,6 +48,13 @@ if TYPE_CHECKING:
     from .context import Context
 
 
+class Difference(NamedTuple):
+    """How many bytes of two pages differ, and the index of the first of them: None if none does."""
+
+    differing: int
+    first: int | None
+
+
 class PageInfo(NamedTuple):
     """A page's properties at one moment.
 
@@ -300,6 +307,32 @@ class Page:
     def mask_count(self) -> int:
         """Number of bytes that are marked in the change mask."""
         return number_from(lib.mmsb_page_mask_count, self._handle, check=self._check)
+
+    # ----------------------------------------------------------------------------------------- beside other pages
+
+    def compare(self, other: Page) -> Difference:
+        """How many bytes differ from those of a page of the same size, and the first of them."""
+        found = _abi.Difference()
+        self._check_with(other, lib.mmsb_page_compare(self._handle, other._handle, found))
+        return Difference(found.count, found.first if found.count else None)
+
+    def differences(self, other: Page) -> bytes:
+        """Where the bytes of a page of the same size differ, as bits: bit i % 8 of byte i // 8."""
+        size = self.size
+        bits = new_bytes((size + 7) // 8)
+        self._check_with(other, lib.mmsb_page_differences(self._handle, other._handle, bits, size))
+        return bits
+
+    def checksum(self, offset: int = 0, length: int | None = None) -> int:
+        """The CRC-32C of a range of bytes, as snapshot files have it."""
+        offset, length = extent(offset, length, self.size)
+        found = ctypes.c_uint32()
+        self._check(lib.mmsb_page_checksum(self._handle, offset, length, found))
+        return found.value
+
+    def propagate(self, source: Page) -> None:
+        """Copies the bytes that source's change mask has into this page of the same size, as one delta."""
+        self._check_with(source, lib.mmsb_page_propagate(self._handle, source._handle))
 
     # ----------------------------------------------------------------------------------------- size and location
 
