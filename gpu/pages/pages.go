@@ -206,13 +206,16 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 }
 
 // Allocate is residency.Devices'.
-func (c *context) Allocate(ordinal int32, bytes uint64) (memory residency.DeviceMemory, err error) {
+func (c *context) Allocate(ordinal int32, bytes uint64, zeroed bool) (memory residency.DeviceMemory, err error) {
 	err = c.run(ordinal, func(d *device, l *lane) error {
 		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
 		if err != nil {
 			return err
 		}
 		memory = residency.DeviceMemory{Device: ordinal, Address: uintptr(address), Block: handle}
+		if !zeroed {
+			return nil
+		}
 		return l.Fill(address, 0, bytes)
 	})
 	if err != nil && memory.Block != 0 {
