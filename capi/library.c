@@ -198,6 +198,8 @@ static const size_t sizes[] = {
     SIZE(DEVICE_MEMORY, device_memory),
     SIZE(SLEEP_OPTIONS, sleep_options),
     SIZE(MEMORY_STAT, memory_stat),
+    SIZE(PAGE_COPY, page_copy),
+    SIZE(SYNC_STATS, sync_stats),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

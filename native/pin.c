@@ -11,8 +11,7 @@ static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
 }
 
 /* Begins a pin of a locked page. apart: nobody gets its address. */
-static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, int apart,
-                               void **address) {
+static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, int apart, void **address) {
     uint16_t *pins = mmsb__pins_of(record, mode);
     void *on_device = NULL;
     const uint32_t context = mmsb__record_context(mmsb__record_index(record));

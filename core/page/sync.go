@@ -22,8 +22,9 @@ const (
 func CheckSync(direction, device int32) error {
 	const way, wins = residency.ToDevice | residency.ToHost, residency.HostWins | residency.DeviceWins
 	if d := residency.Direction(direction); d&way == 0 || d&^(way|wins) != 0 || d&wins == wins {
-		return status.Errorf(status.InvalidArgument, "direction is 0x%x; it has one or both of 0x%x, and beside them 0x%x or 0x%x",
-			direction, int32(way), int32(residency.HostWins), int32(residency.DeviceWins))
+		return status.Errorf(status.InvalidArgument,
+			"direction is 0x%x; it has one or both of 0x%x, and beside them 0x%x or 0x%x", direction,
+			int32(way), int32(residency.HostWins), int32(residency.DeviceWins))
 	}
 	if device < 0 {
 		return status.Errorf(status.InvalidArgument, "device %d is negative", device)
@@ -31,8 +32,8 @@ func CheckSync(direction, device int32) error {
 	return nil
 }
 
-// SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is nil,
-// or the asynchronous work that this is.
+// SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is
+// nil, or the asynchronous work that this is.
 func SyncMany(pages []uint64, direction residency.Direction, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
 	s := &syncing{pages: pages, direction: direction, device: device, codes: codes, work: w, bad: len(pages)}
 	waiting := make([]int, 0, len(pages))
@@ -94,7 +95,7 @@ func (s *syncing) toDevice(i int) error {
 		return err
 	}
 	switch at.Location {
-	case abi.LocationUnified, abi.LocationPinned: // devices reach them
+	case abi.LocationUnified: // devices reach it
 		return nil
 	case abi.LocationGPU:
 		if at.Device == s.device {
@@ -219,7 +220,7 @@ func (c *Context) SyncStats() (s SyncStats) {
 	for _, index := range c.residency.InTwoPlaces() {
 		page := native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
 		copies, err := Copies(page)
-		if err != nil && status.CodeOf(err) != status.Mismatch || err == nil && len(copies) != 2 { // it has ended, or is elsewhere
+		if err != nil && status.CodeOf(err) != status.Mismatch || err == nil && len(copies) != 2 { // it is not there any more
 			continue
 		}
 		s.Pages++

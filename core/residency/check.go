@@ -106,8 +106,8 @@ func (r *Residency) checkMaps() error {
 	return nil
 }
 
-// checkPairs checks pages in two places: the host's copy is a frame that is large enough, and no granule is newer on both sides or
-// behind the page's end.
+// checkPairs checks pages in two places: the host's copy is a frame that is large enough, and no granule is newer on both sides
+// or behind the page's end.
 func (r *Residency) checkPairs() error {
 	r.pairs.Lock()
 	defer r.pairs.Unlock()
@@ -120,8 +120,8 @@ func (r *Residency) checkPairs() error {
 		case native.Kind(state) != native.KindPage && native.Kind(state) != native.StateLeaving || !native.OnDevice(state):
 			return broken("record %d is in two places, but its state is 0x%016x", index, state)
 		case native.Kind(frame.LoadState()) != native.StateFrame || frame.Size < record.Size || twice:
-			return broken("the host's copy of record %d is record %d, of %d bytes with state 0x%016x; record %d has it: %t", index,
-				both.frame, frame.Size, frame.LoadState(), other, twice)
+			return broken("the host's copy of record %d is record %d, of %d bytes with state 0x%016x; record %d has it: %t",
+				index, both.frame, frame.Size, frame.LoadState(), other, twice)
 		case both.before != 0:
 			return broken("record %d is in two places, and a call still has its address", index)
 		case both.host.Overlaps(end, mostGranules*2) || both.device.Overlaps(end, mostGranules*2):

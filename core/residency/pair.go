@@ -11,9 +11,9 @@ import (
 )
 
 // A page in two places has its bytes on a device and a copy of them on the host, and knows of each granule whether it is newer on
-// the host, newer on the device, or equal. Reads take each granule where it is newest. A change is made in the host's copy, unless
-// all of it is newer on the device, or the program has the device's address: then on the device. What a change of the host's copy
-// covers only in part, and is newer on the device, is brought first, so that no granule is ever newer on both sides.
+// the host, newer on the device, or equal. Reads take each granule where it is newest. A change is made in the host's copy,
+// unless all of it is newer on the device, or the program has the device's address: then on the device. What a change of the
+// host's copy covers only in part, and is newer on the device, is brought first, so that no granule is ever newer on both sides.
 
 const (
 	// granuleShift is that of the smallest granule, 64 bytes.
@@ -35,8 +35,8 @@ type pair struct {
 	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
 	before  uint32 // region; 0 = no call does
 	version uint64
-	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common when
-	// it could begin to write there.
+	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common
+	// when it could begin to write there.
 	readPins, writePins uint16
 	reference           uint32 // region; 0 = nobody writes there
 }
@@ -277,8 +277,8 @@ func (p *pair) different(a, b []byte, begin, end, step uint64) {
 
 // ---- what pages do ----
 
-// Pair moves a page of the host, which is not adopted and not in a group, to a device: there its bytes get memory, and what it had
-// becomes the host's copy, in which all is newer. No byte moves. ready is called when nothing else can fail; where it fails
+// Pair moves a page of the host, which is not adopted and not in a group, to a device: there its bytes get memory, and what it
+// had becomes the host's copy, in which all is newer. No byte moves. ready is called when nothing else can fail; where it fails
 // nothing has changed.
 func (p *Page) Pair(to Placement, ready func() error) error {
 	f, err := p.takeToMove(to)

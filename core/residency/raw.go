@@ -19,8 +19,8 @@ func (p *pair) common(size uint64) []byte { return native.Bytes(native.Locator(p
 // rawOnDevice says whether the device's bytes may have changed beside the calls.
 func (p *pair) rawOnDevice(record *native.Record) bool { return p.out && record.Exposed != 0 }
 
-// settle brings what is known of a locked page up to date. wins is the side whose bytes go on where both were written; without one
-// that is Mismatch, and nothing has changed. Errors: Mismatch, OutOfMemory, those of the devices.
+// settle brings what is known of a locked page up to date. wins is the side whose bytes go on where both were written; without
+// one that is Mismatch, and nothing has changed. Errors: Mismatch, OutOfMemory, those of the devices.
 func (r *Residency) settle(index uint32, p *pair, wins Direction) error {
 	record := native.RecordAt(index)
 	if p.reference != 0 && p.rawOnDevice(record) {
@@ -76,8 +76,9 @@ func (r *Residency) reconcile(index uint32, p *pair, wins Direction) error {
 	if first, found := clash.Next(0); found {
 		count := 0
 		clash.Runs(first, uint64(len(clash))*64, func(first, end uint64) { count += int(end - first) })
-		return status.Errorf(status.Mismatch, "page 0x%016x was written on the host and on device %d in the same %d ranges of %d bytes, "+
-			"the first at offset %d", native.Handle(native.KindPage, native.Generation(record.LoadState()), index), b.device, count,
+		return status.Errorf(status.Mismatch,
+			"page 0x%016x was written on the host and on device %d in the same %d ranges of %d bytes, the first at offset %d",
+			native.Handle(native.KindPage, native.Generation(record.LoadState()), index), b.device, count,
 			uint64(1)<<p.shift, first<<p.shift)
 	}
 	p.host = append(p.host[:0], toDevice...)

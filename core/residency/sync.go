@@ -13,7 +13,8 @@ import (
 // Direction says which newer bytes a sync moves.
 type Direction int32
 
-// The directions; HostWins and DeviceWins say beside them whose bytes go on where holders of addresses have written on both sides.
+// The directions; HostWins and DeviceWins say beside them whose bytes go on where holders of addresses have written on both
+// sides.
 const (
 	ToDevice Direction = 1 << iota
 	ToHost
@@ -46,9 +47,9 @@ func (p *Page) CanPair() bool {
 	return p.Resident() && native.Class(p.State) != native.ClassGuarded && native.Class(p.State) != native.ClassDevice
 }
 
-// Sync brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are newer on
-// the device to the host, or both. Those of each device go together. A page without a copy on the host gets one where bytes are to
-// come there. Pages elsewhere are left alone. Each page has its error: its bytes are then where they were.
+// Sync brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are newer
+// on the device to the host, or both. Those of each device go together. A page without a copy on the host gets one where bytes
+// are to come there. Pages elsewhere are left alone. Each page has its error: its bytes are then where they were.
 func Sync(pages []*Page, direction Direction) (errs []error) {
 	errs = make([]error, len(pages))
 	wins := Direction(0)

@@ -114,8 +114,8 @@ func TestWhatAHolderOfTheDevicesAddressWritesComes(t *testing.T) {
 	})
 }
 
-// Each call of the driver fails once in each step of a program, or the device is lost there. Whatever failed, the page has what its
-// calls have written, or says that this is lost.
+// Each call of the driver fails once in each step of a program, or the device is lost there. Whatever failed, the page has what
+// its calls have written, or says that this is lost.
 func TestEachStepOfASyncFails(t *testing.T) {
 	for _, effect := range []sim.Effect{sim.Fail, sim.Lose} {
 		for _, call := range []sim.Call{sim.Copy, sim.Launch} {
@@ -234,8 +234,8 @@ func TestSyncMovesWhatChanged(t *testing.T) {
 		w.sync(handle, residency.ToDevice)
 		after := w.moved()
 		require.EqualValues(t, 64*len(changed), after.ToDevice-before.ToDevice)
-		t.Logf("%d ranges, %d bytes moved, %d changed", after.RangesToDevice-before.RangesToDevice, after.ToDevice-before.ToDevice,
-			size/100/run*run)
+		t.Logf("%d ranges, %d bytes moved, %d changed", after.RangesToDevice-before.RangesToDevice,
+			after.ToDevice-before.ToDevice, size/100/run*run)
 	})
 }
 

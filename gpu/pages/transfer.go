@@ -232,7 +232,8 @@ func (d *device) measure(l *lane) (threshold uint64, err error) {
 		for range measuredTimes {
 			s.spans, s.large = s.spans[:0], s.large[:0]
 			for at := uint64(0); at+bytes <= payloadBytes; at += bytes {
-				s.plan(kernels.Span{To: address + driver.Address(2*at), From: l.staging + driver.Address(at), Bytes: bytes}, threshold)
+				to, from := address+driver.Address(2*at), l.staging+driver.Address(at)
+				s.plan(kernels.Span{To: to, From: from, Bytes: bytes}, threshold)
 			}
 			begin := time.Now()
 			if err := cmp.Or(s.begin(d), l.Synchronize()); err != nil {

@@ -42,7 +42,7 @@ from ._errors import (
     WouldBlockError,
 )
 from .capture import Capture
-from .context import Context, ContextStats, GuardReport
+from .context import Context, ContextStats, GuardReport, SyncStats
 from .delta import Delta
 from .device import (
     Block,
@@ -86,7 +86,7 @@ from .library import (
     version,
 )
 from .metadata import Metadata
-from .page import Page, PageArray, PageInfo
+from .page import Page, PageArray, PageCopy, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
@@ -144,6 +144,7 @@ __all__ = [
     "OutOfRangeError",
     "Page",
     "PageArray",
+    "PageCopy",
     "PageInfo",
     "PeerError",
     "PoisonedError",
@@ -161,6 +162,7 @@ __all__ = [
     "StorePoint",
     "Stream",
     "StructVersionError",
+    "SyncStats",
     "TagStats",
     "Telemetry",
     "Ticket",
