@@ -84,7 +84,7 @@ func (s *syncing) ended(i int, err error) {
 
 // toDevice lets a page of the host that is to go to the device lie there, before bytes move where it can.
 func (s *syncing) toDevice(i int) error {
-	if s.direction&residency.ToDevice == 0 {
+	if s.direction&residency.ToDevice == 0 || residency.IsOn(s.pages[i], s.device) {
 		return nil
 	}
 	var at residency.Placement
@@ -121,12 +121,9 @@ func (s *syncing) toDevice(i int) error {
 
 // batch moves bytes of the first pages that are waiting, and returns those that wait still: others work on them.
 func (s *syncing) batch(waiting []int) (left []int) {
-	var (
-		locked []*Page
-		pages  []*residency.Page
-		at     []int
-		bytes  uint64
-	)
+	var bytes uint64
+	most := min(len(waiting), syncPages)
+	locked, pages, at := make([]*Page, 0, most), make([]*residency.Page, 0, most), make([]int, 0, most)
 	for n, i := range waiting {
 		if s.cancelled() {
 			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))

@@ -41,11 +41,17 @@ type pair struct {
 	reference           uint32 // region; 0 = nobody writes there
 }
 
-func newPair(frame uint32, size uint64) *pair {
-	p := &pair{frame: frame, shift: granuleShift}
-	for size>>p.shift >= mostGranules {
-		p.shift++
+// shiftOf is that of the granules of a page of a size.
+func shiftOf(size uint64) uint {
+	shift := uint(granuleShift)
+	for size>>shift >= mostGranules {
+		shift++
 	}
+	return shift
+}
+
+func newPair(frame uint32, size uint64) *pair {
+	p := &pair{frame: frame, shift: shiftOf(size)}
 	record := native.RecordAt(frame)
 	record.DirtyFirst, record.DirtyLast = 0, 255 // where it is small memory: anything is written there
 	return p

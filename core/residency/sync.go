@@ -114,6 +114,9 @@ func syncOneWay(pages []*Page, toDevice bool, wins Direction, errs []error) {
 
 // ready is what is known of a page before bytes of it go one way; nil where none can.
 func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
+	if err := p.Present(); err != nil {
+		return nil, err
+	}
 	if p.Record.Locator != 0 { // a copy that a device has refused is the newest there is
 		if _, err := p.newest(p.Index); err != nil {
 			return nil, err
@@ -124,9 +127,6 @@ func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
 	}
 	if toDevice {
 		return nil, nil
-	}
-	if p.waiting.get(p.Index) != nil {
-		return nil, status.Errorf(status.InvalidState, "page on record %d waits in a snapshot", p.Index)
 	}
 	frame, err := p.memory.TakePage(p.Record.Size, p.Node(), false)
 	if err != nil {
@@ -203,4 +203,13 @@ func (r *Residency) InTwoPlaces() []uint32 {
 	r.pairs.Lock()
 	defer r.pairs.Unlock()
 	return slices.Collect(maps.Keys(r.pairs.of))
+}
+
+// IsOn says whether a page lies on a device now. Nobody needs to have locked it: the answer may be of the moment before.
+func IsOn(page uint64, device int32) bool {
+	record := native.RecordAt(native.Index(page))
+	state := record.LoadState()
+	side := atomic.LoadUint32(&record.Side)
+	return (state^page)>>native.IndexBits == 0 && native.OnDevice(state) && side != 0 &&
+		atomic.LoadInt32(&native.SideAt(side).Device) == device
 }

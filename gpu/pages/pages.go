@@ -18,15 +18,18 @@ import (
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
 	gpu "libmmsb/gpu/runtime"
+	"libmmsb/gpu/sim"
 )
 
 // Use makes pages of contexts that are created from now on have devices.
-func Use() {
+func Use() { use(sim.Options{}) }
+
+func use(simulated sim.Options) {
 	page.UseDevices(func(options *page.Options) residency.Devices {
 		return &context{
 			set: devices.NewSet(devices.Options{
 				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
-				Memory: options.SimulatedMemory,
+				Memory: options.SimulatedMemory, Simulated: simulated,
 			}),
 			devices: make(map[int32]*device),
 		}

@@ -3,7 +3,9 @@ package pages
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -387,5 +389,102 @@ func idOf(handle uint64) (id uint64, err error) {
 	return id, page.Read(handle, func(p *page.Page) error {
 		id = p.ID()
 		return nil
+	})
+}
+
+// Threads change and read pages of their own, one of them ends now and then, while others sync all of them, list them and count.
+func TestThreadsBesideSyncs(t *testing.T) {
+	on(t, func(w *world) {
+		const owners, others = 4, 3
+		var handles [owners]atomic.Uint64
+		for i := range handles {
+			handles[i].Store(w.create(abi.LocationCPU, 0, 5000))
+		}
+		var over atomic.Bool
+		done := make(chan error, owners+others)
+		thread := func(work func(random *rand.Rand) error, seed uint64) {
+			go func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				done <- work(rand.New(rand.NewPCG(seed, 1)))
+			}()
+		}
+		for i := range owners {
+			thread(func(random *rand.Rand) error {
+				content, got := make([]byte, 5000), make([]byte, 5000)
+				for range 300 {
+					handle := handles[i].Load()
+					offset, length := random.IntN(4000), random.IntN(1000)
+					for at := range length {
+						content[offset+at] = byte(random.IntN(256))
+					}
+					if code := nativetest.WritePage(handle, uint64(offset), content[offset:offset+length]); code != 0 {
+						return status.Errorf(status.Code(code), "write")
+					}
+					if code := nativetest.ReadPage(handle, 0, got); code != 0 || !bytes.Equal(got, content) {
+						return status.Errorf(status.Internal, "thread %d reads other bytes, code %d", i, code)
+					}
+					if random.IntN(20) == 0 {
+						nativetest.Destroy(handle)
+						clear(content)
+						err := page.Use(w.context, func(c *page.Context) error {
+							next, err := c.Create(5000, page.CreateOptions{Location: abi.LocationCPU, NUMANode: -1})
+							handles[i].Store(next)
+							return err
+						})
+						if err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}, uint64(i))
+		}
+		for i := range others {
+			thread(func(random *rand.Rand) error {
+				for !over.Load() {
+					var all []uint64
+					for at := range handles {
+						all = append(all, handles[at].Load())
+					}
+					var err error
+					switch random.IntN(4) {
+					case 0, 1:
+						_, err = page.SyncMany(all, residency.Direction(1+random.IntN(3)), int32(random.IntN(2)), nil, nil)
+					case 2:
+						_, _ = page.SyncLater(all, both, 0)
+						err = page.Use(w.context, func(c *page.Context) error {
+							_, err := c.Drain(nil)
+							return err
+						})
+					default:
+						err = page.Use(w.context, func(c *page.Context) error {
+							cursor, found := uint64(0), make([]uint64, 2)
+							for c.DevicePages(0, &cursor, found) > 0 {
+							}
+							c.SyncStats()
+							return nil
+						})
+						if random.IntN(2) == 0 {
+							_ = page.Migrate(all[0], abi.LocationCPU, 0)
+						}
+					}
+					if code := status.CodeOf(err); code != status.OK && code != status.StaleHandle {
+						return err
+					}
+				}
+				return nil
+			}, uint64(100+i))
+		}
+		for range owners {
+			if err := <-done; err != nil {
+				over.Store(true)
+				require.NoError(t, err)
+			}
+		}
+		over.Store(true)
+		for range others {
+			require.NoError(t, <-done)
+		}
 	})
 }
