@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"libmmsb/core/page"
-	"libmmsb/core/residency"
 	"libmmsb/core/ticket"
 )
 
@@ -21,7 +20,7 @@ func mmsbgo_page_sync(of C.mmsb_page_t, direction C.mmsb_sync_t, device C.int32_
 	defer guard(&code)
 	err := page.CheckSync(int32(direction), int32(device))
 	if err == nil {
-		_, err = page.SyncMany([]uint64{uint64(of)}, residency.Direction(direction), int32(device), nil, nil)
+		_, err = page.SyncMany([]uint64{uint64(of)}, page.Direction(direction), int32(device), nil, nil)
 	}
 	return failed(err)
 }
@@ -33,7 +32,7 @@ func mmsbgo_page_sync_many(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_s
 	index, err := 0, page.CheckSync(int32(direction), int32(device))
 	if err == nil {
 		err = waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
-			index, err = page.SyncMany(pages(of, count), residency.Direction(direction), int32(device), codes(statuses, count), w)
+			index, err = page.SyncMany(pages(of, count), page.Direction(direction), int32(device), codes(statuses, count), w)
 			return err
 		})
 	}
@@ -50,7 +49,7 @@ func mmsbgo_page_sync_many_start(of *C.mmsb_page_t, count C.size_t, direction C.
 	}
 	synced := slices.Clone(pages(of, count))
 	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
-		_, err := page.SyncMany(synced, residency.Direction(direction), int32(device), codes(statuses, count), w)
+		_, err := page.SyncMany(synced, page.Direction(direction), int32(device), codes(statuses, count), w)
 		return err
 	})
 }
@@ -61,7 +60,7 @@ func mmsbgo_page_sync_enqueue(of *C.mmsb_page_t, count C.size_t, direction C.mms
 	defer guard(&code)
 	index, err := 0, page.CheckSync(int32(direction), int32(device))
 	if err == nil {
-		index, err = page.SyncLater(pages(of, count), residency.Direction(direction), int32(device))
+		index, err = page.SyncLater(pages(of, count), page.Direction(direction), int32(device))
 	}
 	badIndex(bad, index, err)
 	return failed(err)
@@ -83,7 +82,7 @@ func mmsbgo_context_sync_drain(context C.mmsb_context_t, work *C.mmsb_work_optio
 func mmsbgo_context_prefetch(context C.mmsb_context_t, of *C.uint64_t, count C.size_t, device C.int32_t,
 	work *C.mmsb_work_options_t, synced *C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	if err := page.CheckSync(int32(residency.ToDevice), int32(device)); err != nil {
+	if err := page.CheckSync(int32(page.ToDevice), int32(device)); err != nil {
 		return failed(err)
 	}
 	return failed(counting(synced, work, func(w *ticket.Work) (uint64, error) {
@@ -95,7 +94,7 @@ func mmsbgo_context_prefetch(context C.mmsb_context_t, of *C.uint64_t, count C.s
 func mmsbgo_context_prefetch_start(context C.mmsb_context_t, of *C.uint64_t, count C.size_t, device C.int32_t,
 	work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	err := page.CheckSync(int32(residency.ToDevice), int32(device))
+	err := page.CheckSync(int32(page.ToDevice), int32(device))
 	if err == nil {
 		err = page.Use(uint64(context), func(*page.Context) error { return nil })
 	}

@@ -18,6 +18,12 @@ const (
 	syncBytes = 16 << 20
 )
 
+// Direction says which newer bytes a sync moves.
+type Direction = residency.Direction
+
+// ToDevice is the direction of a prefetch.
+const ToDevice = residency.ToDevice
+
 // CheckSync checks the arguments of a sync. Errors: InvalidArgument.
 func CheckSync(direction, device int32) error {
 	const way, wins = residency.ToDevice | residency.ToHost, residency.HostWins | residency.DeviceWins

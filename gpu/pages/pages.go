@@ -18,21 +18,20 @@ import (
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
 	gpu "libmmsb/gpu/runtime"
-	"libmmsb/gpu/sim"
 )
 
 // Use makes pages of contexts that are created from now on have devices.
-func Use() { use(sim.Options{}) }
+func Use() { use(func(*devices.Options) {}) }
 
-func use(simulated sim.Options) {
+// use is Use with something else that the devices are like.
+func use(like func(options *devices.Options)) {
 	page.UseDevices(func(options *page.Options) residency.Devices {
-		return &context{
-			set: devices.NewSet(devices.Options{
-				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
-				Memory: options.SimulatedMemory, Simulated: simulated,
-			}),
-			devices: make(map[int32]*device),
+		of := devices.Options{
+			Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
+			Memory: options.SimulatedMemory,
 		}
+		like(&of)
+		return &context{set: devices.NewSet(of), devices: make(map[int32]*device)}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
+	"libmmsb/gpu/devices"
 	"libmmsb/gpu/sim"
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
@@ -20,7 +21,7 @@ import (
 
 // onDevices runs a test on a context whose devices are like these.
 func onDevices(t *testing.T, simulated sim.Options, test func(w *world)) {
-	use(simulated)
+	use(func(options *devices.Options) { options.Simulated = simulated })
 	defer Use()
 	on(t, test)
 }
