@@ -78,8 +78,7 @@ func (r *Residency) reconcile(index uint32, p *pair, wins Direction) error {
 		clash.Runs(first, uint64(len(clash))*64, func(first, end uint64) { count += int(end - first) })
 		return status.Errorf(status.Mismatch,
 			"page 0x%016x was written on the host and on device %d in the same %d ranges of %d bytes, the first at offset %d",
-			native.Handle(native.KindPage, native.Generation(record.LoadState()), index), b.device, count,
-			uint64(1)<<p.shift, first<<p.shift)
+			handleOf(index), b.device, count, uint64(1)<<p.shift, first<<p.shift)
 	}
 	p.host = append(p.host[:0], toDevice...)
 	err = r.flush(index, p)
@@ -92,6 +91,12 @@ func (r *Residency) reconcile(index uint32, p *pair, wins Direction) error {
 	p.device = p.device[:0]
 	return nil
 }
+
+func handleOf(index uint32) uint64 {
+	return native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+}
+
+func (p *Page) handle() uint64 { return handleOf(p.Index) }
 
 // PinHostCopy gives out the address of the host's copy of a locked page in two places, which is pinned.
 func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
@@ -123,7 +128,7 @@ func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
 }
 
 func (p *Page) noHostCopy() error {
-	return status.Errorf(status.InvalidState, "page on record %d has no copy on the host beside that of a device", p.Index)
+	return status.Errorf(status.InvalidState, "page 0x%016x has no copy on the host beside its bytes on a device", p.handle())
 }
 
 // UnpinHostCopy ends such a pin of a locked page.
@@ -137,7 +142,7 @@ func (p *Page) UnpinHostCopy(write bool) error {
 		pins = &both.writePins
 	}
 	if *pins == 0 {
-		return status.Errorf(status.InvalidState, "the host's copy of the page on record %d has no such pin", p.Index)
+		return status.Errorf(status.InvalidState, "page 0x%016x has 0 such pins of its copy on the host", p.handle())
 	}
 	*pins--
 	return nil

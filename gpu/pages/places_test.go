@@ -113,7 +113,8 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 		case 0, 1:
 			require.Equal(w, status.OK, w.write(handle, offset, string(content)))
 		case 2:
-			require.Equal(w, status.OK, w.apply(handle, []uint64{offset, size - 1, offset / 2, offset}, string(content[:1])+"xyz"))
+			offsets := []uint64{offset, size - 1, offset / 2, offset}
+			require.Equal(w, status.OK, w.apply(handle, offsets, string(content[:1])+"xyz"))
 		case 3:
 			runs := []uint64{offset, offset / 2, size - length}
 			payload := append(append(append([]byte(nil), content...), content...), content...)

@@ -488,3 +488,26 @@ func TestThreadsBesideSyncs(t *testing.T) {
 		}
 	})
 }
+
+// What a real device is asked for once; a simulated one answers at random, and in any case within bounds.
+func TestTheThresholdIsMeasured(t *testing.T) {
+	on(t, func(w *world) {
+		w.sync(w.create(abi.LocationCPU, 0, 5000), residency.ToDevice)
+		require.NoError(t, page.Use(w.context, func(c *page.Context) error {
+			d, err := c.Residency().Devices().(*context).device(0)
+			require.NoError(t, err)
+			l, err := d.take()
+			require.NoError(t, err)
+			defer d.give(l)
+			threshold, err := d.measure(l)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, threshold, uint64(leastThreshold))
+			require.LessOrEqual(t, threshold, uint64(mostThreshold*2))
+			require.Zero(t, threshold&(threshold-1))
+			w.fail(sim.Launch, 0, sim.Fail)
+			_, err = d.measure(l)
+			require.Equal(t, status.Device, status.CodeOf(err))
+			return nil
+		}))
+	})
+}
