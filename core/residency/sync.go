@@ -192,8 +192,9 @@ func (p *Page) DropHostCopy() error {
 		return err
 	}
 	if both.readPins > 0 || both.writePins > 0 {
-		return status.Errorf(status.Busy, "page 0x%016x has a copy on the host that is pinned, %d times to read, %d times to write",
-			p.handle(), both.readPins, both.writePins)
+		return status.Errorf(status.Busy,
+			"page 0x%016x has a copy on the host that is pinned, %d times to read, %d times to write", p.handle(),
+			both.readPins, both.writePins)
 	}
 	return p.part(both)
 }
