@@ -204,6 +204,8 @@ static const size_t sizes[] = {
     SIZE(COPY, copy),
     SIZE(PROPAGATION, propagation),
     SIZE(DIFFERENCE, difference),
+    SIZE(PAGE_COPY, page_copy),
+    SIZE(SYNC_STATS, sync_stats),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -485,6 +485,114 @@ mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t coun
                                           ticket);
 }
 
+/* ----------------------------------------------------------------------------------------- pages in two places ---- */
+
+mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device) {
+    DOOR_ENTER();
+    DOOR_CHANGE_OF(page, mmsbgo_page_sync(page, direction, device))
+}
+
+mmsb_status_t mmsb_page_sync_many(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                  const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(statuses);
+    DOOR_OPTIONAL(bad_index);
+    DOOR_CHANGE_OF(pages[0], mmsbgo_page_sync_many((mmsb_page_t *)pages, count, direction, device, (mmsb_work_options_t *)work,
+                                                   statuses, bad_index))
+}
+
+mmsb_status_t mmsb_page_sync_many_start(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                        const mmsb_work_options_t *work, mmsb_status_t *statuses, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(statuses);
+    DOOR_POINTER(ticket);
+    return mmsbgo_page_sync_many_start((mmsb_page_t *)pages, count, direction, device, (mmsb_work_options_t *)work, statuses,
+                                       ticket);
+}
+
+mmsb_status_t mmsb_page_sync_enqueue(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                     size_t *bad_index) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, count);
+    DOOR_OPTIONAL(bad_index);
+    return mmsbgo_page_sync_enqueue((mmsb_page_t *)pages, count, direction, device, bad_index);
+}
+
+mmsb_status_t mmsb_context_sync_drain(mmsb_context_t context, const mmsb_work_options_t *work, uint64_t *synced) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_OPTIONAL(synced);
+    DOOR_CHANGE_IN(context, mmsbgo_context_sync_drain(context, (mmsb_work_options_t *)work, synced))
+}
+
+mmsb_status_t mmsb_context_prefetch(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
+                                    const mmsb_work_options_t *work, uint64_t *synced) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(ids, count);
+    DOOR_OPTIONAL(synced);
+    DOOR_CHANGE_IN(context, mmsbgo_context_prefetch(context, (uint64_t *)ids, count, device, (mmsb_work_options_t *)work, synced))
+}
+
+mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
+                                          const mmsb_work_options_t *work, mmsb_ticket_t *ticket) {
+    DOOR_ENTER();
+    DOOR_CHECK(door_work(work));
+    DOOR_ARRAY(ids, count);
+    DOOR_POINTER(ticket);
+    return mmsbgo_context_prefetch_start(context, (uint64_t *)ids, count, device, (mmsb_work_options_t *)work, ticket);
+}
+
+mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copies, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(copies, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_page_copies(page, copies, capacity, count);
+}
+
+mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, uint64_t *cursor, mmsb_page_t *pages,
+                                        size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_POINTER(cursor);
+    DOOR_POINTER(pages);
+    DOOR_POINTER(count);
+    if (capacity == 0)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");
+    return mmsbgo_context_device_pages(context, device, cursor, pages, capacity, count);
+}
+
+mmsb_status_t mmsb_page_host_copy_drop(mmsb_page_t page) {
+    DOOR_ENTER();
+    return mmsbgo_page_host_copy_drop(page);
+}
+
+mmsb_status_t mmsb_page_host_copy_pin(mmsb_page_t page, int32_t mode, void **address) {
+    DOOR_ENTER();
+    DOOR_POINTER(address);
+    DOOR_CHECK(check_mode(mode));
+    return mmsbgo_page_host_copy_pin(page, mode == MMSB_PIN_WRITE, address);
+}
+
+mmsb_status_t mmsb_page_host_copy_unpin(mmsb_page_t page, int32_t mode) {
+    DOOR_ENTER_TO_END();
+    DOOR_CHECK(check_mode(mode));
+    return mmsbgo_page_host_copy_unpin(page, mode == MMSB_PIN_WRITE);
+}
+
+void mmsb_sync_stats_init(mmsb_sync_stats_t *stats) {
+    DOOR_INIT(stats);
+}
+
+mmsb_status_t mmsb_context_sync_stats(mmsb_context_t context, mmsb_sync_stats_t *stats) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_sync_stats_t", stats, stats->reserved_word);
+    return mmsbgo_context_sync_stats(context, stats);
+}
+
 /* ------------------------------------------------------------------------------------------------ change masks ---- */
 
 mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length) {

@@ -295,6 +295,8 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_COPY 44
 #define MMSB_STRUCT_PROPAGATION 45
 #define MMSB_STRUCT_DIFFERENCE 46
+#define MMSB_STRUCT_PAGE_COPY 47
+#define MMSB_STRUCT_SYNC_STATS 48
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -808,6 +810,138 @@ MMSB_API mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t c
 MMSB_API mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t count, mmsb_location_t location,
                                                     int32_t device, const mmsb_work_options_t *work, mmsb_status_t *statuses,
                                                     mmsb_ticket_t *ticket);
+
+/* ---------------------------------------------------------------------------------------- pages in two places ---- */
+
+/* A GPU page may have a copy of its bytes on the host, which counts as memory of the context. The page then knows of each 64
+ * bytes (of pages above 1 GiB: of more, so that there are at most 2^24 such ranges) whether they are newer on the host, newer on
+ * the device, or equal. Reads take each range where it is newest. Writes and deltas change the copy on the host, and bring before
+ * what they change only in part and is newer on the device; where all that they change is newer on the device, or while the
+ * device's address is given out, they are made there. mmsb_page_sync moves the newer ranges and nothing else. Change mask, epoch
+ * and version know nothing of this.
+ *
+ * A pin of the page gives out the device's address, when all that is newer on the host has gone there. While it is pinned to
+ * write, or its address was given out without a pin, all bytes on the device count as newer. mmsb_page_host_copy_pin gives out
+ * the address on the host: there the library sees by comparison what was written. Who has both sides written at once learns at
+ * the next sync, and by each other call that needs the bytes, if one range was written on both: MMSB_E_MISMATCH, and nothing is
+ * overwritten. A sync with MMSB_SYNC_HOST_WINS or MMSB_SYNC_DEVICE_WINS ends that.
+ *
+ * Resize and migrate to another location end the copy on the host, or make it the page's memory; nothing is lost. When a device
+ * is lost, ranges that are not newer there live on in the copy: reads, writes and a migrate to the CPU work as long as they need
+ * no others. */
+typedef int32_t mmsb_sync_t;
+#define MMSB_SYNC_TO_DEVICE 1   /* what is newer on the host goes to the device */
+#define MMSB_SYNC_TO_HOST 2     /* what is newer on the device goes to the host */
+#define MMSB_SYNC_BOTH 3        /* both */
+#define MMSB_SYNC_HOST_WINS 4   /* beside one of these: what was written on both sides is as on the host; */
+#define MMSB_SYNC_DEVICE_WINS 8 /* or as on the device */
+
+/* Brings a page's bytes into step. To the device: a page that is elsewhere moves to device, a number as mmsb_page_migrate takes
+ * it, and one from the CPU keeps its memory as its copy on the host (not a guarded one, nor in a group); a GPU page of another
+ * device moves to this one without a copy. UNIFIED pages stay, because devices access them. To the host: a GPU page gets a copy
+ * there, or what is newer; pages elsewhere are left alone. A failed sync has changed no byte of the page.
+ * Errors: as mmsb_page_migrate; MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: while the bytes move. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device);
+
+/* Brings many pages into step: those of a device together, small ranges by one kernel, large ones by copies. statuses (may be
+ * NULL) receives a code for each page: a page is in step, or as before. Returns MMSB_OK if all are, else the code of the first
+ * page that is not, and its index in *bad_index. work may be NULL; when its time is over, the status of each page that is not in
+ * step is MMSB_E_CANCELLED.
+ * Errors: as mmsb_page_sync; MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED. Threads: any. Blocks: while the bytes move or
+ * until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_sync_many(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                           const mmsb_work_options_t *work, mmsb_status_t *statuses, size_t *bad_index);
+
+/* The asynchronous form of mmsb_page_sync_many; progress counts pages. With a stream in work it begins when all that is queued
+ * there so far is done. The handles are copied; statuses (may be NULL) must stay valid until the ticket is done.
+ * Errors: those of the arguments, at once; all others through the ticket. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_sync_many_start(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                                 const mmsb_work_options_t *work, mmsb_status_t *statuses, mmsb_ticket_t *ticket);
+
+/* Lets pages of one context wait for a sync, all or none. A page that waits already waits for both directions, and the device of
+ * the later call. A page that waits can be changed, resized and destroyed.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_MISMATCH (pages of several contexts). Threads: any. Blocks: short. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_page_sync_enqueue(const mmsb_page_t *pages, size_t count, mmsb_sync_t direction, int32_t device,
+                                              size_t *bad_index);
+
+/* Syncs the pages of a context that wait when the call begins, in the order in which they came. *synced (may be NULL) counts
+ * those that are in step. Pages that have ended wait no longer; those whose sync failed, or whose turn did not come within the
+ * time of work (may be NULL), wait on.
+ * Errors: handle errors (context), the first one of mmsb_page_sync_many, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK, MMSB_E_CANCELLED.
+ * Threads: any. Blocks: while the bytes move or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_sync_drain(mmsb_context_t context, const mmsb_work_options_t *work, uint64_t *synced);
+
+/* Syncs the pages with these ids to a device. Ids without a page are skipped; *synced (may be NULL) counts the others.
+ * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT, the first one of mmsb_page_sync_many. Threads: any. Blocks: while the
+ * bytes move or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_prefetch(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
+                                             const mmsb_work_options_t *work, uint64_t *synced);
+
+/* The asynchronous form of mmsb_context_prefetch; progress counts pages. The ids are copied.
+ * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT; all others through the ticket. Threads: any. Blocks: short. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
+                                                   const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* What a page has in one place. */
+typedef struct mmsb_page_copy {
+    mmsb_location_t location;
+    int32_t device;
+    uint64_t size;  /* bytes */
+    uint64_t newer; /* of them in ranges that are newer here than in the page's other place */
+} mmsb_page_copy_t;
+
+/* Where the page has its bytes: first where it lies, then its copy on the host, where it has one. A list.
+ * Errors: handle errors, MMSB_E_OUT_OF_RANGE, MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copies, size_t capacity, size_t *count);
+
+/* Pages that have bytes in memory of a device: GPU, UNIFIED and PINNED pages. A walk as mmsb_context_pages: set *cursor to 0
+ * before the first call; the walk is over when *count is 0. Each page that is listed had bytes there when the walk came to it.
+ * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, uint64_t *cursor, mmsb_page_t *pages,
+                                                 size_t capacity, size_t *count);
+
+/* Ends the copy on the host, when what is newer there has gone to the device. A page without one is left alone.
+ * Errors: handle errors, MMSB_E_BUSY (the copy is pinned), MMSB_E_MISMATCH (written on both sides), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: while the bytes move. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_host_copy_drop(mmsb_page_t page);
+
+/* Pins a page and gives out the address of its copy on the host, when all that is newer on the device has come there. mode as
+ * mmsb_page_pin has it. Each pin needs one mmsb_page_host_copy_unpin of the same mode. *address is valid until then, or until the
+ * context ends.
+ * Errors: as mmsb_page_pin; MMSB_E_INVALID_STATE (the page has no copy on the host), MMSB_E_MISMATCH (written on both sides),
+ * MMSB_E_OUT_OF_MEMORY. Threads: any; another thread may unpin. Blocks: as mmsb_page_pin. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_host_copy_pin(mmsb_page_t page, int32_t mode, void **address);
+
+/* Ends one such pin.
+ * Errors: as mmsb_page_unpin. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_host_copy_unpin(mmsb_page_t page, int32_t mode);
+
+typedef struct mmsb_sync_stats {
+    uint32_t struct_size;
+    uint32_t reserved_word;
+    uint64_t pages;            /* in two places */
+    uint64_t bytes;            /* sum of their sizes */
+    uint64_t newer_on_host;    /* bytes of ranges that are newer there */
+    uint64_t newer_on_device;  /* likewise */
+    uint64_t to_device_bytes;  /* moved for pages in two places since the context began, by syncs and by other calls */
+    uint64_t to_host_bytes;    /* likewise */
+    uint64_t to_device_ranges; /* in so many ranges */
+    uint64_t to_host_ranges;   /* likewise */
+    uint64_t queued;           /* pages that wait for mmsb_context_sync_drain */
+    uint64_t reserved[6];
+} mmsb_sync_stats_t;
+
+/* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_sync_stats_init(mmsb_sync_stats_t *stats);
+
+/* What the context's pages have in two places, and what has moved. The first four are sums over pages that are looked at one
+ * after the other, the newer bytes without those of pages that were written on both sides. How many pages and bytes lie where:
+ * mmsb_context_stats.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_sync_stats(mmsb_context_t context, mmsb_sync_stats_t *stats);
 
 /* ------------------------------------------------------------------------------------------------------ deltas ---- */
 

@@ -15,6 +15,7 @@ package native
 #include "life.h"
 #include "lock.h"
 #include "mask.h"
+#include "pin.h"
 #include "poison.h"
 #include "walk.h"
 
@@ -347,6 +348,23 @@ func EndRecords(first, count uint32, indices []uint32) (reported, looked uint32)
 	reported = uint32(C.mmsb__records_end(C.uint32_t(first), C.uint32_t(count),
 		(*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(indices))), C.uint32_t(len(indices)), &n))
 	return reported, uint32(n)
+}
+
+// Pin pins a page without giving out an address, and Unpin ends that: to read, or also to write.
+func Pin(page uint64, write bool) int32 {
+	return int32(C.mmsb__page_pin_apart(C.uint64_t(page), pinMode(write)))
+}
+
+// Unpin is the end.
+func Unpin(page uint64, write bool) int32 {
+	return int32(C.mmsb__page_unpin(C.uint64_t(page), pinMode(write)))
+}
+
+func pinMode(write bool) C.int32_t {
+	if write {
+		return C.MMSB_PIN_WRITE
+	}
+	return C.MMSB_PIN_READ
 }
 
 // SwapMemory swaps the memory of two records that the caller has locked or that are frames.

@@ -10,8 +10,8 @@ static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
            MMSB__UNLIKELY(__atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0) && mmsb__writing_waits(record, state);
 }
 
-/* Begins a pin of a locked page. */
-static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, void **address) {
+/* Begins a pin of a locked page. apart: nobody gets its address. */
+static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *state, int32_t mode, int apart, void **address) {
     uint16_t *pins = mmsb__pins_of(record, mode);
     void *on_device = NULL;
     const uint32_t context = mmsb__record_context(mmsb__record_index(record));
@@ -27,7 +27,7 @@ static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *
                           mode, UINT16_MAX);
     if (MMSB__UNLIKELY(mmsb__on_disk(record, *state)))
         status = mmsb__page_make_resident(record, state);
-    else if (MMSB__UNLIKELY(mmsb__on_device(*state)))
+    else if (MMSB__UNLIKELY(mmsb__on_device(*state) && !apart))
         status = mmsb__device_address(record, state, &on_device);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
@@ -39,7 +39,7 @@ static mmsb_status_t begin_pin(uint64_t page, mmsb__record_t *record, uint64_t *
     return MMSB_OK;
 }
 
-mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
+static mmsb_status_t pin(uint64_t page, int32_t mode, int apart, void **address) {
     mmsb__record_t *record;
     uint64_t state;
     for (;;) {
@@ -51,9 +51,17 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
         mmsb__page_unlock(record, state);
         mmsb__capture_wait(mmsb__record_index(record));
     }
-    mmsb_status_t status = begin_pin(page, record, &state, mode, address);
+    mmsb_status_t status = begin_pin(page, record, &state, mode, apart, address);
     mmsb__page_unlock(record, state);
     return status;
+}
+
+mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address) {
+    return pin(page, mode, 0, address);
+}
+
+mmsb_status_t mmsb__page_pin_apart(uint64_t page, int32_t mode) {
+    return pin(page, mode, 1, NULL);
 }
 
 static mmsb_status_t no_pin_fail(uint64_t page, int32_t mode) {
@@ -135,7 +143,7 @@ mmsb_status_t mmsb__page_pin_many(const mmsb_page_t *pages, size_t count, int32_
     for (size_t i = 0; i < count && status == MMSB_OK; i++) {
         mmsb__record_t *record = mmsb__record_of(pages[i]);
         uint64_t state = mmsb__state_held(record) & ~MMSB__OWNER_MASK;
-        status = begin_pin(pages[i], record, &state, mode, addresses ? &addresses[i] : NULL);
+        status = begin_pin(pages[i], record, &state, mode, 0, addresses ? &addresses[i] : NULL);
         if (status == MMSB_OK)
             continue;
         end_pins(pages, i, mode);

@@ -45,7 +45,8 @@ func (s Set) find(from, end, flip uint64) uint64 {
 		if found := (s[from/64] ^ flip) & mask; found != 0 {
 			return from&^63 + uint64(bits.TrailingZeros64(found))
 		}
-		from = next
+		for from = next; from+64 <= end && s[from/64] == flip; from += 64 { // of a large set most words are all alike
+		}
 	}
 	return end
 }

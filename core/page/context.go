@@ -32,6 +32,7 @@ type Context struct {
 	adopts   atomic.Bool // pages were adopted: a load looks for them
 	guard    uint64      // every so many host pages one is guarded; 0 = none
 
+	syncs        syncs // pages that wait for their sync
 	ids          ids
 	groups       groups
 	dependencies struct { // between its pages, by record

@@ -63,6 +63,7 @@ func (c *Context) endLeaf(leaf memory.Leaf) (survivors int) {
 			state := record.LoadState()
 			c.dropMetadata(record)
 			if native.Kind(state) == native.StateEnded {
+				c.residency.DropCopy(index)
 				c.memory.Outlive(native.LocatorRegion(record.Locator))
 				survivors++
 				record.StoreState(state &^ native.OwnerMask)

@@ -1,6 +1,9 @@
 package residency
 
-import "libmmsb/native"
+import (
+	"libmmsb/core/delta"
+	"libmmsb/native"
+)
 
 // What native code asks of pages that are not resident. Their records are locked.
 
@@ -27,10 +30,14 @@ func (r *Residency) present(index uint32) error {
 }
 
 // newest is the backing of a page that is on a device, with the device's bytes the newest.
+// Of a page in two places that is so until the next change.
 func (r *Residency) newest(index uint32) (Backing, error) {
 	record := native.RecordAt(index)
 	if err := r.present(index); err != nil {
 		return Backing{}, err
+	}
+	if both := r.pairs.get(index); both != nil && both.before != 0 {
+		r.lent(index, both)
 	}
 	b := backingOf(native.SideAt(record.Side))
 	if record.Locator != 0 {
@@ -39,12 +46,27 @@ func (r *Residency) newest(index uint32) (Backing, error) {
 		}
 		r.dropAddress(index)
 	}
-	return b, nil
+	both, err := r.pairOf(index)
+	if err == nil && both != nil {
+		err = r.flush(index, both)
+	}
+	return b, err
+}
+
+// inTwoPlaces is what is known of a page in two places that no call has at an address; nil where there is none.
+func (r *Residency) inTwoPlaces(index uint32) (*pair, error) {
+	if native.RecordAt(index).Locator != 0 {
+		return nil, nil
+	}
+	return r.pairOf(index)
 }
 
 // DeviceAddress is where the page lies on its device.
 func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 	b, err := r.newest(index)
+	if both := r.pairs.get(index); err == nil && both != nil {
+		both.out = true
+	}
 	return b.address(), err
 }
 
@@ -55,6 +77,13 @@ func (r *Residency) DeviceRead(index uint32, offset uint64, to []byte) error {
 		copy(to, native.Bytes(record.Locator, record.Size)[offset:])
 		return nil
 	}
+	both, err := r.inTwoPlaces(index)
+	if err != nil {
+		return err
+	}
+	if both != nil {
+		return r.readPair(index, both, offset, to)
+	}
 	b, err := r.newest(index)
 	if err != nil {
 		return err
@@ -64,20 +93,74 @@ func (r *Residency) DeviceRead(index uint32, offset uint64, to []byte) error {
 
 // DeviceWrite writes the page's bytes from an offset on.
 func (r *Residency) DeviceWrite(index uint32, offset uint64, from []byte) error {
-	b, err := r.newest(index)
+	runs := []delta.Run{{Offset: offset, Length: uint64(len(from))}}
+	both, err := r.inTwoPlaces(index)
 	if err != nil {
 		return err
 	}
-	return r.writeBacking(b, offset, from)
+	if both != nil && !both.onDevice(runs) {
+		if err := r.bringFor(index, both, runs); err != nil {
+			return err
+		}
+		both.change(native.RecordAt(index).Size, runs, from)
+		return nil
+	}
+	b, err := r.backing(index, both)
+	if err != nil {
+		return err
+	}
+	if err = r.writeBacking(b, offset, from); err == nil && both != nil {
+		both.noteDevice(runs)
+	}
+	return err
 }
 
 // DeviceApply makes a delta's change, without the change mask. done is false where it is left to the host.
 func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, err error) {
-	b, err := r.newest(index)
+	both, err := r.inTwoPlaces(index)
 	if err != nil {
 		return false, err
 	}
-	return r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change)
+	if both == nil {
+		b, err := r.newest(index)
+		if err != nil {
+			return false, err
+		}
+		return r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change)
+	}
+	f, err := runsOf(change)
+	if err != nil {
+		return false, err
+	}
+	if !both.onDevice(f.Runs) {
+		if err := r.bringFor(index, both, f.Runs); err != nil {
+			return false, err
+		}
+		both.change(native.RecordAt(index).Size, f.Runs, f.Payload)
+		return true, nil
+	}
+	b := backingOf(native.SideAt(native.RecordAt(index).Side))
+	if done, err = r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change); done && err == nil {
+		both.noteDevice(f.Runs)
+	}
+	return done, err
+}
+
+// backing is the backing of a page on a device: in two places, or with the device's bytes the newest.
+func (r *Residency) backing(index uint32, both *pair) (Backing, error) {
+	if both != nil {
+		return backingOf(native.SideAt(native.RecordAt(index).Side)), nil
+	}
+	return r.newest(index)
+}
+
+// runsOf is a valid delta's runs and their payload.
+func runsOf(change *native.Delta) (*delta.Form, error) {
+	f := delta.FromNative(change)
+	if f.Kind == delta.Runs {
+		return f, nil
+	}
+	return delta.Convert(f, delta.Runs)
 }
 
 // DeviceApplyMany makes those changes of a batch whose pages are on devices; bad is the first that could not be made. of finds
@@ -88,13 +171,33 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 		changes []Change
 	}
 	batches := make(map[*Residency]*batch)
+	var inHost, onDevice []pairChange // of pages in two places
 	for i, page := range pages {
 		index := native.Index(page)
 		if !native.OnDevice(native.RecordAt(index).LoadState()) {
 			continue
 		}
 		r := of(index)
-		b, err := r.newest(index)
+		both, err := r.inTwoPlaces(index)
+		if err != nil {
+			return i, err
+		}
+		if both != nil {
+			there := both.onDevice(nil)
+			f, err := runsOf(&changes[i])
+			if err == nil && !there {
+				err = r.bringFor(index, both, f.Runs)
+			}
+			if err != nil {
+				return i, err
+			}
+			if !there {
+				inHost = append(inHost, pairChange{index, both, f})
+				continue
+			}
+			onDevice = append(onDevice, pairChange{index, both, f})
+		}
+		b, err := r.backing(index, both)
 		if err != nil {
 			return i, err
 		}
@@ -108,5 +211,18 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 			return batch.first, err
 		}
 	}
+	for _, c := range inHost {
+		c.both.change(native.RecordAt(c.index).Size, c.form.Runs, c.form.Payload)
+	}
+	for _, c := range onDevice {
+		c.both.noteDevice(c.form.Runs)
+	}
 	return 0, nil
+}
+
+// pairChange is a change of a page in two places.
+type pairChange struct {
+	index uint32
+	both  *pair
+	form  *delta.Form
 }

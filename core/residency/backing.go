@@ -37,7 +37,7 @@ func (b Backing) address() uintptr { return uintptr(b.at) }
 // takeBacking takes space at a placement; where it is not to be zeroed, it may have bytes of the context's pages.
 func (r *Residency) takeBacking(p Placement, size uint64, zeroed bool) (Backing, error) {
 	if p.Location == abi.LocationGPU {
-		taken, err := r.devices.Allocate(p.Device, size)
+		taken, err := r.devices.Allocate(p.Device, size, zeroed)
 		return Backing{at: uint64(taken.Address), length: size, block: taken.Block, device: p.Device}, err
 	}
 	at, length, err := r.disk.take(r.options.DiskPath, size, zeroed)

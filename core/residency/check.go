@@ -89,6 +89,9 @@ func (r *Residency) checkMaps() error {
 				record.Locator)
 		}
 	}
+	if err := r.checkPairs(); err != nil {
+		return err
+	}
 	r.waiting.Lock()
 	defer r.waiting.Unlock()
 	users := make(map[*Source]int32)
@@ -98,6 +101,37 @@ func (r *Residency) checkMaps() error {
 		}
 		if users[source]++; users[source] > source.users.Load() {
 			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users.Load())
+		}
+	}
+	return nil
+}
+
+// checkPairs checks pages in two places: the host's copy is a frame that is large enough, and no granule is newer on both sides
+// or behind the page's end.
+func (r *Residency) checkPairs() error {
+	r.pairs.Lock()
+	defer r.pairs.Unlock()
+	frames := make(map[uint32]uint32)
+	for index, both := range r.pairs.of {
+		record, frame := native.RecordAt(index), native.RecordAt(both.frame)
+		state := record.LoadState()
+		_, end := both.granules(0, record.Size)
+		switch other, twice := frames[both.frame]; {
+		case native.Kind(state) != native.KindPage && native.Kind(state) != native.StateLeaving || !native.OnDevice(state):
+			return broken("record %d is in two places, but its state is 0x%016x", index, state)
+		case native.Kind(frame.LoadState()) != native.StateFrame || frame.Size < record.Size || twice:
+			return broken("the host's copy of record %d is record %d, of %d bytes with state 0x%016x; record %d has it: %t",
+				index, both.frame, frame.Size, frame.LoadState(), other, twice)
+		case both.before != 0:
+			return broken("record %d is in two places, and a call still has its address", index)
+		case both.host.Overlaps(end, mostGranules*2) || both.device.Overlaps(end, mostGranules*2):
+			return broken("record %d has %d granules, and what is newer lies behind them", index, end)
+		}
+		frames[both.frame] = index
+		wrong := false
+		both.host.Runs(0, end, func(first, end uint64) { wrong = wrong || both.device.Overlaps(first, end) })
+		if wrong {
+			return broken("record %d has granules that are newer on both sides", index)
 		}
 	}
 	return nil

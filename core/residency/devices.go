@@ -13,8 +13,8 @@ type Devices interface {
 	Check(location, device int32) error
 	// Simulated says whether the devices are simulated ones. It is asked after Check.
 	Simulated() bool
-	// Allocate takes zeroed memory that only devices reach.
-	Allocate(device int32, bytes uint64) (DeviceMemory, error)
+	// Allocate takes memory that only devices reach. Where it is not zeroed, anything may be there.
+	Allocate(device int32, bytes uint64, zeroed bool) (DeviceMemory, error)
 	Free(memory DeviceMemory)
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
@@ -24,6 +24,9 @@ type Devices interface {
 	Read(device int32, from uintptr, to []byte) error
 	Write(device int32, to uintptr, from []byte) error
 	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
+	// Transfer moves many ranges one way, and uses up the list. Where it fails, any of what is written to may be as before or as
+	// after.
+	Transfer(device int32, toDevice bool, list []Transfer) error
 	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the
 	// host.
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)

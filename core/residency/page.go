@@ -83,6 +83,21 @@ func (p *Page) WithBytes(work func() error) error {
 // CopyBytes copies the page's bytes, as far as they go, into a frame for a page of a size.
 func (p *Page) CopyBytes(to Frame, size uint64) error {
 	count := min(size, p.Record.Size)
+	both, err := p.pairOf(p.Index)
+	if err != nil {
+		return err
+	}
+	if both != nil && p.Record.Locator == 0 {
+		if !to.Backing.onDevice() {
+			if err := p.bring(p.Index, both, 0, uint64(len(both.device))*64); err != nil {
+				return err
+			}
+			return p.WriteInSteps(to, both.bytes(count), p.Asked)
+		}
+		if err := p.flush(p.Index, both); err != nil {
+			return err
+		}
+	}
 	if from := p.backing(); p.Record.Locator == 0 && !from.empty() {
 		switch {
 		case from.onDevice() && to.Backing.onDevice():
@@ -100,6 +115,9 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 // nothing else can fail. Where it fails the frame goes.
 func (p *Page) copyTo(f Frame, size uint64, ready func() error) error {
 	err := p.CopyBytes(f, size)
+	if both := p.pairs.get(p.Index); err == nil && both != nil && p.Keeping {
+		err = p.part(both) // what is kept has the newest bytes
+	}
 	if err == nil {
 		err = ready()
 	}
@@ -111,7 +129,17 @@ func (p *Page) copyTo(f Frame, size uint64, ready func() error) error {
 
 // become gives the page the memory and backing of a frame, and gives back or keeps what it had.
 func (p *Page) become(f Frame) {
-	had := p.frame(f.Index)
+	had := p.switchTo(f)
+	if p.Keeping {
+		p.Kept = had
+	} else {
+		p.memory.Give(f.Index)
+	}
+}
+
+// switchTo gives the page the memory and backing of a frame, which then has the page's memory.
+func (p *Page) switchTo(f Frame) (had Frame) {
+	had = p.frame(f.Index)
 	if !p.Resident() && p.Keeping {
 		if p.Record.Locator != 0 {
 			p.dropAddress(p.Index)
@@ -126,11 +154,7 @@ func (p *Page) become(f Frame) {
 	p.options.Moved(p.Index)
 	p.Swap(f.Index)
 	native.RecordAt(f.Index).Size = memory.FrameSize(f.Index, p.Record.Size)
-	if p.Keeping {
-		p.Kept = had
-	} else {
-		p.memory.Give(f.Index)
-	}
+	return had
 }
 
 // frame is what the page has, as the frame of a record that its memory goes to.
@@ -165,6 +189,13 @@ func (p *Page) Swap(index uint32) {
 // nothing has changed.
 func (p *Page) Move(to Placement, ready func() error) error {
 	size := p.Record.Size
+	both, err := p.pairOf(p.Index)
+	if err != nil {
+		return err
+	}
+	if both != nil && to == (Placement{}) && !p.Keeping && p.Record.Locator == 0 {
+		return p.moveBack(both, ready)
+	}
 	f, err := p.takeToMove(to)
 	if err != nil {
 		return err
@@ -245,6 +276,7 @@ func (p *Page) HandOver(staged *Page) {
 // backing is given back, with the address that its bytes may have.
 func (r *Residency) Forget(index uint32, side *native.Side) {
 	r.waiting.take(index).Done()
+	r.dropPair(index)
 	if b := backingOf(side); !b.empty() {
 		if native.RecordAt(index).Locator != 0 {
 			r.dropAddress(index)

@@ -29,8 +29,10 @@ type Residency struct {
 
 	disk    disk
 	copies  table[hostCopy]  // by record: of pages on devices
+	pairs   table[*pair]     // by record: of pages in two places
 	waiting table[*Source]   // by record: of pages whose bytes are still there
 	shared  table[Placement] // by region: of memory of devices that the host reaches
+	moved   [2]moved         // of pages in two places: to the host, to the device
 }
 
 // hostCopy is a copy of a page on a device: of which version it is on the device, and what the device had where somebody else may

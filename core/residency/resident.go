@@ -25,6 +25,16 @@ func (r *Residency) makeResident(index uint32) error {
 		}
 		return err
 	}
+	both, err := r.pairOf(index)
+	if err != nil {
+		return err
+	}
+	if both != nil {
+		if !both.out || both.writePins > 0 || both.readPins > 0 {
+			return r.lend(index, both)
+		}
+		both.device.Add(both.all(record.Size)) // the call's changes go there, too
+	}
 	size := record.Size
 	number, err := r.memory.Map(size)
 	if err != nil {
@@ -57,6 +67,10 @@ func (r *Residency) Evict(index uint32) {
 		if !record.Pinned() {
 			r.dropAddress(index)
 		}
+		return
+	}
+	if both := r.pairs.get(index); both != nil && both.before != 0 {
+		r.lent(index, both)
 		return
 	}
 	if err := r.writeBack(index, b); err != nil {

@@ -30,6 +30,8 @@ type Options struct {
 	Simulate Simulate
 	Devices  int    // simulated ones
 	Memory   uint64 // of each
+	// Simulated says what else simulated devices are like, for tests.
+	Simulated sim.Options
 }
 
 // Set is the devices of a context. They are looked for when first asked for.
@@ -75,8 +77,12 @@ func (s *Set) Driver() (driver.Driver, error) {
 				return
 			}
 		}
-		s.sim, s.err = sim.New(sim.Options{Devices: s.options.Devices, Memory: s.options.Memory, Latency: simulatedLatency,
-			Hold: simulatedHold})
+		like := s.options.Simulated
+		like.Devices, like.Memory = s.options.Devices, s.options.Memory
+		if simulatedLatency > 0 {
+			like.Latency, like.Hold = simulatedLatency, simulatedHold
+		}
+		s.sim, s.err = sim.New(like)
 		if s.err == nil {
 			s.driver = s.sim
 		}

@@ -21,15 +21,17 @@ import (
 )
 
 // Use makes pages of contexts that are created from now on have devices.
-func Use() {
+func Use() { use(func(*devices.Options) {}) }
+
+// use is Use with something else that the devices are like.
+func use(like func(options *devices.Options)) {
 	page.UseDevices(func(options *page.Options) residency.Devices {
-		return &context{
-			set: devices.NewSet(devices.Options{
-				Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
-				Memory: options.SimulatedMemory,
-			}),
-			devices: make(map[int32]*device),
+		of := devices.Options{
+			Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
+			Memory: options.SimulatedMemory,
 		}
+		like(&of)
+		return &context{set: devices.NewSet(of), devices: make(map[int32]*device)}
 	})
 }
 
@@ -206,13 +208,16 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 }
 
 // Allocate is residency.Devices'.
-func (c *context) Allocate(ordinal int32, bytes uint64) (memory residency.DeviceMemory, err error) {
+func (c *context) Allocate(ordinal int32, bytes uint64, zeroed bool) (memory residency.DeviceMemory, err error) {
 	err = c.run(ordinal, func(d *device, l *lane) error {
 		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
 		if err != nil {
 			return err
 		}
 		memory = residency.DeviceMemory{Device: ordinal, Address: uintptr(address), Block: handle}
+		if !zeroed {
+			return nil
+		}
 		return l.Fill(address, 0, bytes)
 	})
 	if err != nil && memory.Block != 0 {

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,6 +192,9 @@ func (s *stream) sleepWhileRunning() {
 	}
 }
 
+// longestSleep is how much later than asked for a sleep may end.
+const longestSleep = 2 * time.Millisecond
+
 // spend waits for as long as an operation of so many bytes takes; the device's operations share its bandwidth.
 func (d *device) spend(bytes uint64) {
 	options := &d.driver.options
@@ -207,7 +211,14 @@ func (d *device) spend(bytes uint64) {
 		d.busyUntil = end
 		d.timeMutex.Unlock()
 	}
-	time.Sleep(time.Until(end.Add(options.Latency)))
+	end = end.Add(options.Latency)
+	if options.Bandwidth > 0 { // a system that sleeps a millisecond for a microsecond would be the link
+		time.Sleep(time.Until(end) - longestSleep)
+		for time.Now().Before(end) {
+			runtime.Gosched()
+		}
+	}
+	time.Sleep(time.Until(end))
 	if options.Hold != nil {
 		options.Hold()
 	}

@@ -35,6 +35,7 @@ static void init_fills_the_struct_and_no_more(void) {
     CHECK_INIT(mmsb_error_detail_t, mmsb_error_detail_init);
     CHECK_INIT(mmsb_context_options_t, mmsb_context_options_init);
     CHECK_INIT(mmsb_context_stats_t, mmsb_context_stats_init);
+    CHECK_INIT(mmsb_sync_stats_t, mmsb_sync_stats_init);
     CHECK_INIT(mmsb_memory_usage_t, mmsb_memory_usage_init);
     CHECK_INIT(mmsb_work_options_t, mmsb_work_options_init);
     CHECK_INIT(mmsb_page_options_t, mmsb_page_options_init);

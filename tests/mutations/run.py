@@ -56,6 +56,7 @@ from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
+from syncs import SYNCS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
@@ -103,6 +104,7 @@ SUBJECTS: list[Go | C] = [
     REPLAYS,
     PARTITIONS,
     SLEEPS,
+    SYNCS,
     FOREIGN_STREAMS,
     ADDRESSES,
     LAUNCHES,

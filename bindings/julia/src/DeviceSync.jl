@@ -3,30 +3,158 @@ module DeviceSync
 
 using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
 using ..MMSB: destroy_ticket, record_stream
-using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, check, error_type, list_pointer, reject, with_fields
-using ..MMSB: call, fill_reference, get_page, initialised, move_page!, moving_many, run_work, start
-using ..MMSB.LibMMSB
+using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, call, check, error_type, fill_reference, get_page, initialised, list_pointer
+using ..MMSB: move_page!, moving_many, nanoseconds, placement, reject, run_work, start, syncing_many, with_fields
 import ..MMSB: handle, owner
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics
 export prefetch_pages_to_gpu!, sync_bidirectional!, sync_page_to_cpu!, sync_page_to_gpu!
 export GPUCommandBuffer, create_gpu_command_buffer, enqueue_propagation_command, wait_gpu_queue
 export get_command_failures, get_command_statistics
+export drain_syncs!, drop_host_copy!, get_device_pages, get_page_copies, sync_later!, sync_page!, sync_pages!, with_host_copy
 
 # Host and devices can access managed memory, so such pages stay where they are.
 stays(page, location) = page.location in (location, UNIFIED_LOCATION)
 
+# A page that is on a device stays on it.
+device_of(page, device) = page.location == GPU_LOCATION ? page.device : device
+
+# In the second run of fallback_to_cpu.
+stays_on_cpu() = first(placement(GPU_LOCATION, 0)) == Int32(CPU_LOCATION)
+syncing(pages, direction, device, result) =
+    stays_on_cpu() ? moving_many(pages, GPU_LOCATION, device, result) : syncing_many(pages, direction, device, result)
+
+const WINS = Dict(nothing => 0, :host => MMSB_SYNC_HOST_WINS, :gpu => MMSB_SYNC_DEVICE_WINS)
+const DIRECTIONS = Dict(:gpu => MMSB_SYNC_TO_DEVICE, :host => MMSB_SYNC_TO_HOST, :both => MMSB_SYNC_BOTH)
+
+function direction_of(direction, wins = nothing)
+    haskey(DIRECTIONS, direction) || throw(ArgumentError("direction is $(repr(direction)), not :gpu, :host or :both"))
+    haskey(WINS, wins) || throw(ArgumentError("wins is $(repr(wins)), not nothing, :host or :gpu"))
+    return DIRECTIONS[direction] | WINS[wins]
+end
+
+"""
+    sync_page!(page, direction = :both; device = 0, wins = nothing)
+
+Brings the page into step: its newer bytes go to the device (`:gpu`), to the host (`:host`), or each where they are missing
+(`:both`), and no others move. A page on the host moves to `device` first and keeps a copy on the host; a page on a device gets
+a copy on the host, and stays on the device. `wins`: `:host` or `:gpu`, whose bytes go on where both sides were written through
+addresses at once; `nothing`: that throws.
+"""
+function sync_page!(page::Page, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing)
+    chosen = direction_of(direction, wins)
+    stays_on_cpu() ? move_page!(page, GPU_LOCATION, device) : call(mmsb_page_sync, page, chosen, device)
+    return page
+end
+
+"""
+    sync_pages!(pages, direction = :both; device = 0, wins = nothing, timeout = nothing)
+
+`sync_page!` for many pages, whose newer bytes move together. Throws if a page is not in step; each is in step or as before.
+`timeout`: as for `migrate_pages!`.
+"""
+sync_pages!(
+    pages::AbstractVector{Page}, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing,
+    timeout::Union{Real,Nothing} = nothing,
+) = run_work(syncing(pages, direction_of(direction, wins), device, pages), timeout)
+
+"""
+    sync_later!(pages, direction = :both; device = 0)
+
+Lets pages of one state wait for a sync that `drain_syncs!` makes. They can be changed and deleted meanwhile. Returns the pages.
+"""
+function sync_later!(pages::AbstractVector{Page}, direction::Symbol = :both; device::Integer = 0)
+    handles = mmsb_page_t[handle(page) for page in pages]
+    GC.@preserve pages check(mmsb_page_sync_enqueue(handles, length(handles), direction_of(direction), device, C_NULL))
+    return pages
+end
+
+"""
+    drain_syncs!(state; timeout = nothing)::Int
+
+Syncs the pages that wait now, as far as it gets within `timeout` seconds, and returns how many are in step. What is left waits
+on; a `WaitTimeoutError` says that something is.
+"""
+function drain_syncs!(state::MMSBState; timeout::Union{Real,Nothing} = nothing)
+    work = initialised(mmsb_work_options_t, mmsb_work_options_init)
+    work[] = with_fields(work[], (timeout_ns = nanoseconds(timeout),))
+    synced = Ref{UInt64}(0)
+    call(mmsb_context_sync_drain, state, work, synced)
+    return Int(synced[])
+end
+
+"""
+    get_page_copies(page)
+
+Where the page has its bytes, as named tuples `(location, device, size, newer)`: first where it lies, then its copy on the host,
+where it has one. `newer` counts bytes in ranges that are newer here than in the page's other place.
+"""
+function get_page_copies(page::Page)
+    copies = Vector{mmsb_page_copy_t}(undef, 2)
+    count = Ref{Csize_t}(0)
+    call(mmsb_page_copies, page, copies, length(copies), count)
+    return [
+        (location = PageLocation(copy.location), device = Int(copy.device), size = Int(copy.size), newer = Int(copy.newer))
+        for copy in view(copies, 1:Int(count[]))
+    ]
+end
+
+"""
+    drop_host_copy!(page)
+
+Ends the page's copy on the host, when what is newer there has gone to the device.
+"""
+function drop_host_copy!(page::Page)
+    call(mmsb_page_host_copy_drop, page)
+    return page
+end
+
+"""
+    with_host_copy(f, page; write = false)
+
+Calls `f` with the bytes of the page's copy on the host, as a `Vector{UInt8}` that must not escape, and returns its result. The
+page is pinned meanwhile.
+"""
+function with_host_copy(f, page::Page; write::Bool = false)
+    mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
+    address = Ref{Ptr{Cvoid}}(C_NULL)
+    call(mmsb_page_host_copy_pin, page, mode, address)
+    try
+        return f(unsafe_wrap(Vector{UInt8}, Ptr{UInt8}(address[]), page.size))
+    finally
+        call(mmsb_page_host_copy_unpin, page, mode)
+    end
+end
+
+"""
+    get_device_pages(state, device = 0)::Vector{Page}
+
+The pages that have bytes in memory of a device.
+"""
+function get_device_pages(state::MMSBState, device::Integer = 0)
+    pages, cursor, count = Page[], Ref{UInt64}(0), Ref{Csize_t}(0)
+    handles = Vector{mmsb_page_t}(undef, 256)
+    while true
+        call(mmsb_context_device_pages, state, device, cursor, handles, length(handles), count)
+        count[] == 0 && return pages
+        append!(pages, (Page(state, page) for page in view(handles, 1:Int(count[]))))
+    end
+end
+
 """
     sync_page_to_gpu!(page; device = 0)
 
-Moves the page's bytes to a device. A page in managed memory stays there, because devices can access it.
+Moves the page to a device, or what is newer on the host where it is on one. Its memory stays as its copy on the host. A page in
+managed memory stays there, because devices can access it.
 """
-sync_page_to_gpu!(page::Page; device::Integer = 0) = stays(page, GPU_LOCATION) ? page : move_page!(page, GPU_LOCATION, device)
+sync_page_to_gpu!(page::Page; device::Integer = 0) =
+    page.location == UNIFIED_LOCATION ? page : sync_page!(page, :gpu; device = device_of(page, device))
 
 """
     sync_page_to_cpu!(page)
 
-Moves the page's bytes to the host. A page in managed memory stays there, because the host can access it.
+Moves the page to the host: of one that has a copy there, what is newer on the device. A page in managed memory stays there,
+because the host can access it.
 """
 sync_page_to_cpu!(page::Page) = stays(page, CPU_LOCATION) ? page : move_page!(page, CPU_LOCATION, 0)
 
@@ -67,7 +195,7 @@ async_sync_page_to_gpu!(page::Page, stream::DeviceStream; device::Integer = 0) =
         async_sync_page_to_gpu!(page, queued; device = device)
     end
 async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; device::Integer = 0) =
-    start(moving_many([page], GPU_LOCATION, device, page), after === nothing ? Ticket[] : [after])
+    start(syncing([page], MMSB_SYNC_TO_DEVICE, device, page), after === nothing ? Ticket[] : [after])
 
 """
     batch_sync_to_gpu!(pages; device = 0, timeout = nothing)
@@ -75,8 +203,15 @@ async_sync_page_to_gpu!(page::Page, after::Union{Ticket,Nothing} = nothing; devi
 Moves many pages to a device in one call. Throws if a page cannot move; each page has then moved completely or not at all.
 `timeout`: as for `migrate_pages!`.
 """
-batch_sync_to_gpu!(pages::AbstractVector{Page}; device::Integer = 0, timeout::Union{Real,Nothing} = nothing) =
-    move_many!(pages, GPU_LOCATION, device, timeout)
+function batch_sync_to_gpu!(
+    pages::AbstractVector{Page}; device::Integer = 0, timeout::Union{Real,Nothing} = nothing,
+)
+    for number in unique(device_of(page, device) for page in pages)
+        going = Page[page for page in pages if page.location != UNIFIED_LOCATION && device_of(page, device) == number]
+        isempty(going) || run_work(syncing(going, MMSB_SYNC_TO_DEVICE, number, pages), timeout)
+    end
+    return pages
+end
 
 """
     batch_sync_to_cpu!(pages; timeout = nothing)
@@ -117,7 +252,8 @@ end
     get_sync_statistics(state)::Dict{Symbol,Any}
 
 Number and bytes of the pages, by location and in total: `:cpu_pages`, `:cpu_bytes`, `:gpu_pages`, …, `:total_pages`,
-`:total_bytes`.
+`:total_bytes`. Of pages in two places: `:two_places_pages`, `:two_places_bytes`, `:newer_on_host_bytes`, `:newer_on_gpu_bytes`;
+and what has moved since the state began: `:to_gpu_bytes`, `:to_host_bytes`. `:queued_pages` wait for `drain_syncs!`.
 """
 function get_sync_statistics(state::MMSBState)
     stats = initialised(mmsb_context_stats_t, mmsb_context_stats_init)
@@ -127,6 +263,15 @@ function get_sync_statistics(state::MMSBState)
         name = lowercase(replace(string(location), "_LOCATION" => ""))
         statistics[Symbol(name, :_pages)] = Int(stats[].location_pages[Int(location)+1])
         statistics[Symbol(name, :_bytes)] = Int(stats[].location_bytes[Int(location)+1])
+    end
+    sync = initialised(mmsb_sync_stats_t, mmsb_sync_stats_init)
+    call(mmsb_context_sync_stats, state, sync)
+    for (name, value) in (
+        :two_places_pages => sync[].pages, :two_places_bytes => sync[].bytes,
+        :newer_on_host_bytes => sync[].newer_on_host, :newer_on_gpu_bytes => sync[].newer_on_device,
+        :to_gpu_bytes => sync[].to_device_bytes, :to_host_bytes => sync[].to_host_bytes, :queued_pages => sync[].queued,
+    )
+        statistics[name] = Int(value)
     end
     return statistics
 end

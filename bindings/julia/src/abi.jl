@@ -114,6 +114,8 @@ const MMSB_STRUCT_COMMAND_FAILURE = Int32(43)
 const MMSB_STRUCT_COPY = Int32(44)
 const MMSB_STRUCT_PROPAGATION = Int32(45)
 const MMSB_STRUCT_DIFFERENCE = Int32(46)
+const MMSB_STRUCT_PAGE_COPY = Int32(47)
+const MMSB_STRUCT_SYNC_STATS = Int32(48)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -128,6 +130,11 @@ const MMSB_PAGE_ZEROED = Int32(0)
 const MMSB_PAGE_UNINITIALISED = Int32(1)
 const MMSB_PIN_READ = Int32(1)
 const MMSB_PIN_WRITE = Int32(2)
+const MMSB_SYNC_TO_DEVICE = Int32(1)
+const MMSB_SYNC_TO_HOST = Int32(2)
+const MMSB_SYNC_BOTH = Int32(3)
+const MMSB_SYNC_HOST_WINS = Int32(4)
+const MMSB_SYNC_DEVICE_WINS = Int32(8)
 const MMSB_DELTA_DENSE_BYTES = Int32(1)
 const MMSB_DELTA_DENSE_BITS = Int32(2)
 const MMSB_DELTA_SPARSE_BITS = Int32(3)
@@ -211,6 +218,7 @@ const mmsb_capture_t = UInt64
 const mmsb_commands_t = UInt64
 const mmsb_tag_t = UInt32
 const mmsb_location_t = Int32
+const mmsb_sync_t = Int32
 const mmsb_delta_kind_t = Int32
 
 struct mmsb_error_detail_t
@@ -349,6 +357,28 @@ struct mmsb_page_range_t
     offset::UInt64
     length::UInt64
     buffer::Ptr{Cvoid}
+end
+
+struct mmsb_page_copy_t
+    location::mmsb_location_t
+    device::Int32
+    size::UInt64
+    newer::UInt64
+end
+
+struct mmsb_sync_stats_t
+    struct_size::UInt32
+    reserved_word::UInt32
+    pages::UInt64
+    bytes::UInt64
+    newer_on_host::UInt64
+    newer_on_device::UInt64
+    to_device_bytes::UInt64
+    to_host_bytes::UInt64
+    to_device_ranges::UInt64
+    to_host_ranges::UInt64
+    queued::UInt64
+    reserved::NTuple{6,UInt64}
 end
 
 struct mmsb_run_t
@@ -827,6 +857,8 @@ const STRUCTS = (
     MMSB_STRUCT_ADOPT_OPTIONS => mmsb_adopt_options_t,
     MMSB_STRUCT_PAGE_INFO => mmsb_page_info_t,
     MMSB_STRUCT_PAGE_RANGE => mmsb_page_range_t,
+    MMSB_STRUCT_PAGE_COPY => mmsb_page_copy_t,
+    MMSB_STRUCT_SYNC_STATS => mmsb_sync_stats_t,
     MMSB_STRUCT_RUN => mmsb_run_t,
     MMSB_STRUCT_DELTA => mmsb_delta_t,
     MMSB_STRUCT_PAGE_RUNS => mmsb_page_runs_t,
@@ -1043,6 +1075,53 @@ mmsb_page_migrate_many_start(pages, count, location, device, work, statuses, tic
         pages::Ptr{mmsb_page_t}, count::Csize_t, location::mmsb_location_t, device::Int32,
         work::Ptr{mmsb_work_options_t}, statuses::Ptr{mmsb_status_t}, ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
+mmsb_page_sync(page, direction, device) =
+    @ccall libmmsb.mmsb_page_sync(page::mmsb_page_t, direction::mmsb_sync_t, device::Int32)::mmsb_status_t
+mmsb_page_sync_many(pages, count, direction, device, work, statuses, bad_index) =
+    @ccall libmmsb.mmsb_page_sync_many(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, direction::mmsb_sync_t, device::Int32, work::Ptr{mmsb_work_options_t},
+        statuses::Ptr{mmsb_status_t}, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_page_sync_many_start(pages, count, direction, device, work, statuses, ticket) =
+    @ccall libmmsb.mmsb_page_sync_many_start(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, direction::mmsb_sync_t, device::Int32, work::Ptr{mmsb_work_options_t},
+        statuses::Ptr{mmsb_status_t}, ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_page_sync_enqueue(pages, count, direction, device, bad_index) =
+    @ccall libmmsb.mmsb_page_sync_enqueue(
+        pages::Ptr{mmsb_page_t}, count::Csize_t, direction::mmsb_sync_t, device::Int32, bad_index::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_context_sync_drain(context, work, synced) =
+    @ccall libmmsb.mmsb_context_sync_drain(
+        context::mmsb_context_t, work::Ptr{mmsb_work_options_t}, synced::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_context_prefetch(context, ids, count, device, work, synced) =
+    @ccall libmmsb.mmsb_context_prefetch(
+        context::mmsb_context_t, ids::Ptr{UInt64}, count::Csize_t, device::Int32, work::Ptr{mmsb_work_options_t},
+        synced::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_context_prefetch_start(context, ids, count, device, work, ticket) =
+    @ccall libmmsb.mmsb_context_prefetch_start(
+        context::mmsb_context_t, ids::Ptr{UInt64}, count::Csize_t, device::Int32, work::Ptr{mmsb_work_options_t},
+        ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_page_copies(page, copies, capacity, count) =
+    @ccall libmmsb.mmsb_page_copies(
+        page::mmsb_page_t, copies::Ptr{mmsb_page_copy_t}, capacity::Csize_t, count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_context_device_pages(context, device, cursor, pages, capacity, count) =
+    @ccall libmmsb.mmsb_context_device_pages(
+        context::mmsb_context_t, device::Int32, cursor::Ptr{UInt64}, pages::Ptr{mmsb_page_t}, capacity::Csize_t,
+        count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_page_host_copy_drop(page) = @ccall libmmsb.mmsb_page_host_copy_drop(page::mmsb_page_t)::mmsb_status_t
+mmsb_page_host_copy_pin(page, mode, address) =
+    @ccall libmmsb.mmsb_page_host_copy_pin(page::mmsb_page_t, mode::Int32, address::Ptr{Ptr{Cvoid}})::mmsb_status_t
+mmsb_page_host_copy_unpin(page, mode) =
+    @ccall libmmsb.mmsb_page_host_copy_unpin(page::mmsb_page_t, mode::Int32)::mmsb_status_t
+mmsb_sync_stats_init(stats) = @ccall libmmsb.mmsb_sync_stats_init(stats::Ptr{mmsb_sync_stats_t})::Cvoid
+mmsb_context_sync_stats(context, stats) =
+    @ccall libmmsb.mmsb_context_sync_stats(context::mmsb_context_t, stats::Ptr{mmsb_sync_stats_t})::mmsb_status_t
 mmsb_delta_init(delta) = @ccall libmmsb.mmsb_delta_init(delta::Ptr{mmsb_delta_t})::Cvoid
 mmsb_delta_validate(delta, page_size) =
     @ccall libmmsb.mmsb_delta_validate(delta::Ptr{mmsb_delta_t}, page_size::UInt64)::mmsb_status_t

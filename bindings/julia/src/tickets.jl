@@ -204,6 +204,19 @@ function moving_many(pages, location, device, result)
     )
 end
 
+"A sync of many pages, whose result is given."
+function syncing_many(pages, direction, device, result)
+    handles = mmsb_page_t[handle(page) for page in pages]
+    return Work(;
+        blocking = (arguments...) -> mmsb_page_sync_many(arguments..., C_NULL),
+        starting = mmsb_page_sync_many_start,
+        arguments = (handles, length(handles), direction, device),
+        results = (C_NULL,),
+        kept = map(owner, pages),
+        result = () -> result,
+    )
+end
+
 "A timeout in seconds as the library has it; `nothing` and `Inf`: no limit."
 function nanoseconds(timeout::Union{Real,Nothing})
     timeout === nothing && return MMSB_WAIT_FOREVER

@@ -145,3 +145,50 @@ end
     @test all(page -> read_page(page) == contents[page.id][2], get_pages(fallen))
     close(fallen)
 end
+
+@testset "pages in two places" begin
+    simulated() do state
+        page, bytes = filled_page(state, 5000, CPU_LOCATION)
+        newer() = [copy.newer for copy in get_page_copies(page)]
+        @test sync_page!(page) == page && page.location == GPU_LOCATION
+        @test get_page_copies(page) == [
+            (location = GPU_LOCATION, device = 0, size = 5000, newer = 0),
+            (location = CPU_LOCATION, device = 0, size = 5000, newer = 0),
+        ]
+        write_page!(page, UInt8[1, 2, 3]; offset = 64)
+        bytes[64:66] = 1:3
+        @test newer() == [0, 128] && read_page(page) == bytes
+        before = get_sync_statistics(state)
+        @test before[:two_places_pages] == 1 && before[:two_places_bytes] == 5000 && before[:newer_on_host_bytes] == 128
+        sync_page_to_gpu!(page; device = 1)    # it is on a device, and stays there
+        after = get_sync_statistics(state)
+        @test page.device == 0 && newer() == [0, 0] && after[:to_gpu_bytes] - before[:to_gpu_bytes] == 128
+        @test after[:to_host_bytes] == after[:newer_on_gpu_bytes] == 0
+        with_host_copy(copied -> copied[101] = 0x77, page; write = true)
+        bytes[101] = 0x77
+        @test newer() == [0, 64] && read_page(page) == bytes
+        @test with_host_copy(copy, page) == bytes
+        sync_page!(page, :both; wins = :host)
+        @test_throws ArgumentError sync_page!(page, :up)
+        @test_throws ArgumentError sync_page!(page; wins = :nobody)
+        @test drop_host_copy!(page) == page && length(get_page_copies(page)) == 1
+        @test fails(() -> with_host_copy(copy, page), MMSBError, 15)
+        sync_page!(page, :host)
+        @test sync_page_to_cpu!(page).location == CPU_LOCATION && read_page(page) == bytes
+    end
+end
+
+@testset "many pages in two places" begin
+    simulated() do state
+        pages = create_pages!(state, 4096, 5)
+        @test sync_pages!(pages, :gpu; device = 1, timeout = 60) == pages
+        @test sort([page.id for page in get_device_pages(state, 1)]) == sort([page.id for page in pages])
+        @test isempty(get_device_pages(state))
+        foreach(page -> write_page!(page, UInt8[7]), pages)
+        @test sync_later!(pages, :gpu; device = 1) == pages
+        delete_page!(state, pages[5].id)
+        @test get_sync_statistics(state)[:queued_pages] == 5
+        @test drain_syncs!(state; timeout = 60) == 4 && drain_syncs!(state) == 0
+        @test get_sync_statistics(state)[:newer_on_host_bytes] == 0
+    end
+end

@@ -44,6 +44,7 @@ from ._errors import (
 from .capture import Capture
 from .commands import CommandBuffer, CommandFailure, CommandStats
 from .context import Context, ContextStats, GuardReport
+from .context import Context, ContextStats, GuardReport, SyncStats
 from .delta import Delta
 from .device import (
     Block,
@@ -88,7 +89,7 @@ from .library import (
     version,
 )
 from .metadata import Metadata
-from .page import Difference, Page, PageArray, PageInfo
+from .page import Difference, Page, PageArray, PageCopy, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
@@ -150,6 +151,7 @@ __all__ = [
     "OutOfRangeError",
     "Page",
     "PageArray",
+    "PageCopy",
     "PageInfo",
     "PeerError",
     "PoisonedError",
@@ -167,6 +169,7 @@ __all__ = [
     "StorePoint",
     "Stream",
     "StructVersionError",
+    "SyncStats",
     "TagStats",
     "Telemetry",
     "Ticket",

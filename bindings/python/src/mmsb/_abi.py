@@ -123,6 +123,8 @@ STRUCT_COMMAND_FAILURE = 43
 STRUCT_COPY = 44
 STRUCT_PROPAGATION = 45
 STRUCT_DIFFERENCE = 46
+STRUCT_PAGE_COPY = 47
+STRUCT_SYNC_STATS = 48
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -137,6 +139,11 @@ PAGE_ZEROED = 0
 PAGE_UNINITIALISED = 1
 PIN_READ = 1
 PIN_WRITE = 2
+SYNC_TO_DEVICE = 1
+SYNC_TO_HOST = 2
+SYNC_BOTH = 3
+SYNC_HOST_WINS = 4
+SYNC_DEVICE_WINS = 8
 DELTA_DENSE_BYTES = 1
 DELTA_DENSE_BITS = 2
 DELTA_SPARSE_BITS = 3
@@ -314,6 +321,13 @@ SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
 COMMANDS = {"complete": COMMANDS_COMPLETE, "cancel": COMMANDS_CANCEL}
+SYNC = {
+    "to_device": SYNC_TO_DEVICE,
+    "to_host": SYNC_TO_HOST,
+    "both": SYNC_BOTH,
+    "host_wins": SYNC_HOST_WINS,
+    "device_wins": SYNC_DEVICE_WINS,
+}
 
 
 class ErrorDetail(ctypes.Structure):
@@ -476,6 +490,32 @@ class PageRange(ctypes.Structure):
         ("offset", c_uint64),
         ("length", c_uint64),
         ("buffer", c_void_p),
+    )
+
+
+class PageCopy(ctypes.Structure):
+    _fields_ = (
+        ("location", c_int32),
+        ("device", c_int32),
+        ("size", c_uint64),
+        ("newer", c_uint64),
+    )
+
+
+class SyncStats(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("reserved_word", c_uint32),
+        ("pages", c_uint64),
+        ("bytes", c_uint64),
+        ("newer_on_host", c_uint64),
+        ("newer_on_device", c_uint64),
+        ("to_device_bytes", c_uint64),
+        ("to_host_bytes", c_uint64),
+        ("to_device_ranges", c_uint64),
+        ("to_host_ranges", c_uint64),
+        ("queued", c_uint64),
+        ("reserved", c_uint64 * 6),
     )
 
 
@@ -1028,6 +1068,8 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ADOPT_OPTIONS: AdoptOptions,
     STRUCT_PAGE_INFO: PageInfo,
     STRUCT_PAGE_RANGE: PageRange,
+    STRUCT_PAGE_COPY: PageCopy,
+    STRUCT_SYNC_STATS: SyncStats,
     STRUCT_RUN: Run,
     STRUCT_DELTA: Delta,
     STRUCT_PAGE_RUNS: PageRuns,
@@ -1156,6 +1198,23 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_int32,
         (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
     ),
+    "mmsb_page_sync": (c_int32, (c_uint64, c_int32, c_int32)),
+    "mmsb_page_sync_many": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_size_t))),
+    "mmsb_page_sync_many_start": (
+        c_int32,
+        (c_void_p, c_size_t, c_int32, c_int32, POINTER(WorkOptions), c_void_p, POINTER(c_uint64)),
+    ),
+    "mmsb_page_sync_enqueue": (c_int32, (c_void_p, c_size_t, c_int32, c_int32, POINTER(c_size_t))),
+    "mmsb_context_sync_drain": (c_int32, (c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_context_prefetch": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_context_prefetch_start": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_page_copies": (c_int32, (c_uint64, POINTER(PageCopy), c_size_t, POINTER(c_size_t))),
+    "mmsb_context_device_pages": (c_int32, (c_uint64, c_int32, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_host_copy_drop": (c_int32, (c_uint64,)),
+    "mmsb_page_host_copy_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
+    "mmsb_page_host_copy_unpin": (c_int32, (c_uint64, c_int32)),
+    "mmsb_sync_stats_init": (None, (POINTER(SyncStats),)),
+    "mmsb_context_sync_stats": (c_int32, (c_uint64, POINTER(SyncStats))),
     "mmsb_delta_init": (None, (POINTER(Delta),)),
     "mmsb_delta_validate": (c_int32, (POINTER(Delta), c_uint64)),
     "mmsb_page_apply": (c_int32, (c_uint64, POINTER(Delta))),

@@ -32,6 +32,8 @@ _refuse_subinterpreters()
 
 # Names that callers use for values, where they are not those of _abi.
 LOCATIONS = {name: value for name, value in _abi.LOCATION.items() if value != _abi.LOCATION_DEFAULT}
+SYNCS = {name.removeprefix("to_"): value for name, value in _abi.SYNC.items() if "wins" not in name}
+SYNC_WINS = {"host": _abi.SYNC_HOST_WINS, "device": _abi.SYNC_DEVICE_WINS}
 SIMULATIONS = {name.replace("_", "-"): value for name, value in _abi.SIMULATE.items()}
 
 # These take nanoseconds and no lock: releasing the interpreter lock would cost more than the call.
@@ -207,6 +209,11 @@ def as_record(kind: type[R], raw: ctypes.Structure, /, **others: object) -> R:
     """The fields of a struct as a record of some kind, whose other fields are given."""
     names = (name for name in kind.__annotations__ if name not in others)
     return kind(**{name: getattr(raw, name) for name in names}, **others)
+
+
+def sync_of(direction: str, wins: str | None) -> int:
+    """A direction of syncs, with the side whose bytes go on where both sides were written; None: that is an error."""
+    return value_of(SYNCS, direction, "direction") | (0 if wins is None else value_of(SYNC_WINS, wins, "wins"))
 
 
 def name_of(names: dict[str, int], value: int) -> str:

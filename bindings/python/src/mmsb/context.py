@@ -37,7 +37,7 @@ from ._errors import (
     StaleHandleError,
     UnsupportedError,
 )
-from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, value_of
+from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
 from .delta import Delta, struct_of
@@ -45,7 +45,7 @@ from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
 from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
 from .snapshot import AnyPath, LoadOptions, SavedBytes, SaveStats, path_bytes, save_options
-from .ticket import SLICE_NS, Ticket, Work, nothing, sweep
+from .ticket import SLICE_NS, Ticket, Work, nothing, sweep, work_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +89,21 @@ class ContextStats:
     location_bytes: dict[str, int]
     guard_bytes: int
     guard_reports: int
+
+
+@dataclass(frozen=True)
+class SyncStats:
+    """What pages have in two places, and what has moved. mmsb_sync_stats_t describes each."""
+
+    pages: int
+    bytes: int
+    newer_on_host: int
+    newer_on_device: int
+    to_device_bytes: int
+    to_host_bytes: int
+    to_device_ranges: int
+    to_host_ranges: int
+    queued: int
 
 
 @dataclass(frozen=True)
@@ -564,6 +579,116 @@ class Context(Closable):
             kept=(batch, statuses),
             check=self._check,
         )
+
+    # ---------------------------------------------------------------------------------------- pages in two places
+
+    def sync_many(
+        self,
+        pages: Pages,
+        direction: str = "both",
+        device: int = 0,
+        *,
+        wins: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Page.sync() for many pages, whose newer bytes move together. Raises the error of the first page that is not in step.
+
+        timeout: as for migrate_many().
+        """
+        batch = Batch(self, pages)
+        statuses = (ctypes.c_int32 * batch.count)()
+        try:
+            self._run(self._syncing(batch, sync_of(direction, wins), device, statuses), timeout)
+        except MMSBError as error:
+            batch.say_which(error, batch.first_bad(statuses))
+            raise
+
+    def sync_many_start(
+        self,
+        pages: Pages,
+        direction: str = "both",
+        device: int = 0,
+        *,
+        wins: str | None = None,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[None]:
+        """Starts sync_many() when the tickets in after are done; progress counts pages. Stream.record() gives such a ticket."""
+        return self._syncing(Batch(self, pages), sync_of(direction, wins), device, None).start(after)
+
+    def _syncing(self, batch: Batch, direction: int, device: int, statuses: ctypes.Array[ctypes.c_int32] | None) -> Work[None]:
+        return Work(
+            lambda *arguments: lib.mmsb_page_sync_many(*arguments, batch.bad),
+            lib.mmsb_page_sync_many_start,
+            batch.address,
+            batch.count,
+            direction,
+            signed(device, "device"),
+            results=(statuses,),
+            make=drop_released,
+            kept=(batch, statuses),
+            check=self._check,
+        )
+
+    def sync_later(self, pages: Pages, direction: str = "both", device: int = 0) -> None:
+        """Lets pages wait for a sync that drain_syncs() makes. They can be changed and destroyed meanwhile."""
+        batch = Batch(self, pages)
+        batch.check(
+            lib.mmsb_page_sync_enqueue(batch.address, batch.count, sync_of(direction, None), signed(device, "device"), batch.bad)
+        )
+
+    def drain_syncs(self, *, timeout: float | None = None) -> int:
+        """Syncs the pages that wait now, as far as it gets within timeout seconds, and returns how many are in step.
+
+        What is left waits on; TimeoutError says that something is. Pages that have ended wait no longer.
+        """
+        work = work_options(timeout, ())
+        synced = ctypes.c_uint64()
+        self._check(lib.mmsb_context_sync_drain(self.handle, work, synced))
+        return synced.value
+
+    def prefetch(self, ids: Iterable[int], device: int = 0, *, timeout: float | None = None) -> int:
+        """Syncs the pages with these ids to a device, and returns how many it found. Ids without a page are skipped."""
+        numbers = words(list(ids), "ids")
+        synced = ctypes.c_uint64()
+        self._check(
+            lib.mmsb_context_prefetch(
+                self.handle, numbers.address, numbers.length // 8, signed(device, "device"), work_options(timeout, ()), synced
+            )
+        )
+        return synced.value
+
+    def prefetch_start(self, ids: Iterable[int], device: int = 0, *, after: Iterable[Ticket[Any]] = ()) -> Ticket[None]:
+        """Starts prefetch() when the tickets in after are done; progress counts pages."""
+        numbers = words(list(ids), "ids")
+        return Work(
+            lambda *arguments: lib.mmsb_context_prefetch(*arguments, None),
+            lib.mmsb_context_prefetch_start,
+            self.handle,
+            numbers.address,
+            numbers.length // 8,
+            signed(device, "device"),
+            make=drop_released,
+            kept=numbers,
+            check=self._check,
+        ).start(after)
+
+    def device_pages(self, device: int = 0) -> PageArray:
+        """The pages that have bytes in memory of a device."""
+        cursor, count = ctypes.c_uint64(), ctypes.c_size_t()
+        part = zeroed_words(_WALK)
+        found = array("Q")
+        number = signed(device, "device")
+        while True:
+            self._check(lib.mmsb_context_device_pages(self.handle, number, cursor, part.buffer_info()[0], _WALK, count))
+            if not count.value:
+                return PageArray(self, found)
+            found.extend(part[: count.value])
+
+    def sync_stats(self) -> SyncStats:
+        """What the pages have in two places, and what has moved."""
+        raw = sized(_abi.SyncStats)
+        self._check(lib.mmsb_context_sync_stats(self.handle, raw))
+        return as_record(SyncStats, raw)
 
     # ---------------------------------------------------------------------------------------------- dependencies
 

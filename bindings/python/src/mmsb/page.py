@@ -37,7 +37,7 @@ from ._errors import (
     SimulatedDeviceWarning,
     UnsupportedError,
 )
-from ._ffi import failure, lib, name_of, number_from, sized, value_of
+from ._ffi import failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, free_memory, view_held, view_memory
 from .delta import Delta, struct_of
 from .metadata import Metadata
@@ -74,6 +74,15 @@ class PageInfo(NamedTuple):
     adopted: bool
     read_only: bool
     metadata_count: int
+
+
+class PageCopy(NamedTuple):
+    """What a page has in one place; newer: bytes in ranges that are newer here than in its other place."""
+
+    location: str
+    device: int
+    size: int
+    newer: int
 
 
 class Page:
@@ -352,6 +361,33 @@ class Page:
         drop_released()
         self._check(status)
         self._note_location(location)
+
+    def sync(self, direction: str = "both", device: int = 0, *, wins: str | None = None) -> None:
+        """Brings the page into step: "device", "host" or "both" say where its newer bytes go. See mmsb_page_sync.
+
+        A page on the host moves to the device and keeps a copy on the host. wins: "host" or "device", whose bytes go on where
+        both sides were written at once; None: that is a MismatchError.
+        """
+        status = lib.mmsb_page_sync(self._handle, sync_of(direction, wins), signed(device, "device"))
+        drop_released()
+        self._check(status)
+
+    def copies(self) -> list[PageCopy]:
+        """Where the page has its bytes: first where it lies, then its copy on the host, where it has one."""
+        items, count = (_abi.PageCopy * 2)(), ctypes.c_size_t()
+        self._check(lib.mmsb_page_copies(self._handle, items, 2, count))
+        return [PageCopy(name_of(_ffi.LOCATIONS, c.location), c.device, c.size, c.newer) for c in items[: count.value]]
+
+    def drop_host_copy(self) -> None:
+        """Ends the copy on the host, when what is newer there has gone to the device."""
+        self._check(lib.mmsb_page_host_copy_drop(self._handle))
+
+    def host_copy(self, write: bool = False) -> memoryview:
+        """A view of the copy on the host. It pins the page until the view and everything made from it is gone."""
+        mode, address = _abi.PIN_WRITE if write else _abi.PIN_READ, ctypes.c_void_p()
+        self._check(lib.mmsb_page_host_copy_pin(self._handle, mode, address))
+        assert address.value is not None
+        return view_memory(address.value, self.size, write, lib.mmsb_page_host_copy_unpin, self._handle, mode)
 
     def destroy(self) -> None:
         """Ends the page and frees its memory."""

@@ -1,0 +1,98 @@
+"""Pages in two places, on simulated devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import mmsb
+import pytest
+
+
+@pytest.fixture
+def devices() -> Iterator[mmsb.Context]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mmsb.SimulatedDeviceWarning)
+        with mmsb.Context(simulate="always", simulated_devices=2, simulated_memory=64 << 20) as ctx:
+            yield ctx
+
+
+def newer(page: mmsb.Page) -> list[int]:
+    return [copy.newer for copy in page.copies()]
+
+
+def test_only_newer_bytes_move(devices: mmsb.Context) -> None:
+    page = devices.create_page(5000)
+    page.sync("device")
+    assert page.location == "gpu"
+    assert page.copies() == [mmsb.PageCopy("gpu", 0, 5000, 0), mmsb.PageCopy("cpu", 0, 5000, 0)]
+    page.write(60, b"over two ranges")
+    page.apply(mmsb.Delta.runs([(4990, b"end")]))
+    assert newer(page) == [0, 128 + 5000 - 4992 + 64] and page.read(60, 15) == b"over two ranges"
+    before = devices.sync_stats()
+    assert isinstance(before, mmsb.SyncStats)
+    assert (before.pages, before.bytes, before.newer_on_host, before.newer_on_device) == (1, 5000, newer(page)[1], 0)
+    page.sync()
+    after = devices.sync_stats()
+    assert after.to_device_bytes - before.to_device_bytes == before.newer_on_host
+    assert after.to_device_ranges - before.to_device_ranges == 2
+    assert (after.to_host_bytes, after.to_host_ranges) == (0, 0)
+    page.migrate("cpu")
+    assert page.read(4990, 3) == b"end" and [copy.location for copy in page.copies()] == ["cpu"]
+
+
+def test_views_of_the_host_copy(devices: mmsb.Context) -> None:
+    page = devices.create_page(5000, location="gpu")
+    with pytest.raises(mmsb.InvalidStateError, match="no copy on the host"):
+        page.host_copy()
+    page.sync("host")
+    view = page.host_copy(write=True)
+    view[100:103] = b"raw"
+    assert page.read(100, 3) == b"raw" and newer(page) == [0, 64]
+    with pytest.raises(mmsb.BusyError):
+        page.drop_host_copy()
+    with pytest.raises(mmsb.BusyError):
+        page.migrate("cpu")
+    view.release()
+    page.sync("device")
+    page.drop_host_copy()
+    assert page.read(100, 3) == b"raw" and len(page.copies()) == 1
+    for direction, wins in (("up", None), ("both", "none")):
+        with pytest.raises(mmsb.InvalidArgumentError):
+            page.sync(direction, wins=wins)
+    page.sync("both", wins="host")
+
+
+def test_batches_tickets_and_ids(devices: mmsb.Context) -> None:
+    pages = devices.create_pages(10, 4096)
+    for page in pages:
+        page.write(0, b"content")
+    devices.sync_many(pages, "device", 1, timeout=60)
+    assert set(devices.device_pages(1)) == set(pages) and len(devices.device_pages(0)) == 0
+    for page in pages:
+        page.write(0, b"CONTENT")
+    devices.sync_many_start(pages, "device", 1).wait()
+    assert all(newer(page) == [0, 0] for page in pages)
+    others = devices.create_pages(3, 100)
+    assert devices.prefetch([12345, *(page.id for page in others)]) == 3
+    assert {page.location for page in others} == {"gpu"}
+    more = devices.create_pages(3, 100)
+    devices.prefetch_start([page.id for page in more], 1).wait()
+    assert {page.device for page in more} == {1}
+    ended = more[0]
+    ended.destroy()
+    with pytest.raises(mmsb.StaleHandleError) as failure:
+        devices.sync_many([others[0], ended])
+    assert failure.value.index == 1
+
+
+def test_pages_wait_for_their_sync(devices: mmsb.Context) -> None:
+    pages = devices.create_pages(4, 4096)
+    devices.sync_later(pages, "device")
+    devices.sync_later(pages[:2], "host")
+    pages[3].destroy()
+    pages[2].resize(5000)
+    assert devices.sync_stats().queued == 4
+    assert devices.drain_syncs(timeout=60) == 3
+    assert devices.sync_stats().queued == 0 and devices.drain_syncs() == 0
+    assert [page.location for page in pages[:3]] == ["gpu"] * 3

@@ -1,0 +1,259 @@
+package page
+
+import (
+	"libmmsb/core/abi"
+	"libmmsb/core/journal"
+	"libmmsb/core/lasterror"
+	"libmmsb/core/residency"
+	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
+)
+
+// Pages in step between the host and devices.
+
+const (
+	// A batch of a sync is so many pages, or bytes if that is less, which are locked while their newer bytes move.
+	syncPages = 1024
+	syncBytes = 16 << 20
+)
+
+// Direction says which newer bytes a sync moves.
+type Direction = residency.Direction
+
+// ToDevice is the direction of a prefetch.
+const ToDevice = residency.ToDevice
+
+// CheckSync checks the arguments of a sync. Errors: InvalidArgument.
+func CheckSync(direction, device int32) error {
+	const way, wins = residency.ToDevice | residency.ToHost, residency.HostWins | residency.DeviceWins
+	if d := residency.Direction(direction); d&way == 0 || d&^(way|wins) != 0 || d&wins == wins {
+		return status.Errorf(status.InvalidArgument,
+			"direction is 0x%x; it has one or both of 0x%x, and beside them 0x%x or 0x%x", direction,
+			int32(way), int32(residency.HostWins), int32(residency.DeviceWins))
+	}
+	if device < 0 {
+		return status.Errorf(status.InvalidArgument, "device %d is negative", device)
+	}
+	return nil
+}
+
+// SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is
+// nil, or the asynchronous work that this is.
+func SyncMany(pages []uint64, direction residency.Direction, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
+	s := &syncing{pages: pages, direction: direction, device: device, codes: codes, work: w, bad: len(pages)}
+	waiting := make([]int, 0, len(pages))
+	for i := range pages {
+		switch err := s.toDevice(i); {
+		case s.cancelled():
+			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(pages)))
+		case err != nil:
+			s.failed(i, err)
+		default:
+			waiting = append(waiting, i)
+		}
+	}
+	for len(waiting) > 0 {
+		waiting = s.batch(waiting)
+	}
+	return s.bad, s.err
+}
+
+type syncing struct {
+	pages     []uint64
+	direction residency.Direction
+	device    int32
+	codes     []int32
+	work      *ticket.Work
+	done      int
+	bad       int
+	err       error
+}
+
+func (s *syncing) cancelled() bool { return s.work != nil && s.work.Cancelled() }
+
+func (s *syncing) failed(i int, err error) {
+	if i < s.bad {
+		s.bad, s.err = i, err
+	}
+	s.ended(i, err)
+}
+
+func (s *syncing) ended(i int, err error) {
+	if s.codes != nil {
+		s.codes[i] = int32(status.CodeOf(err))
+	}
+	if s.done++; s.work != nil {
+		s.work.Progress(uint64(s.done))
+	}
+}
+
+// toDevice lets a page of the host that is to go to the device lie there, before bytes move where it can.
+func (s *syncing) toDevice(i int) error {
+	if s.direction&residency.ToDevice == 0 || residency.IsOn(s.pages[i], s.device) {
+		return nil
+	}
+	var at residency.Placement
+	if err := Read(s.pages[i], func(p *Page) error {
+		at = p.Placement()
+		return nil
+	}); err != nil {
+		return err
+	}
+	switch at.Location {
+	case abi.LocationUnified: // devices reach it
+		return nil
+	case abi.LocationGPU:
+		if at.Device == s.device {
+			return nil
+		}
+	}
+	return changeMemory(s.pages[i], func(c *change) error {
+		to, err := c.destination(abi.LocationGPU, s.device)
+		if err != nil || to == c.Placement() {
+			return err
+		}
+		ready := c.journalNext(journal.Migrate, journal.MigrateBody(to.Location, to.Device, c.Node()))
+		if to.Location != abi.LocationGPU || !c.CanPair() || c.group() != nil {
+			return c.move(to, c.keepingMemory(ready))
+		}
+		err = c.Pair(to, ready)
+		if err == nil {
+			c.Record.MoveVersion()
+		}
+		return err
+	})
+}
+
+// batch moves bytes of the first pages that are waiting, and returns those that wait still: others work on them.
+func (s *syncing) batch(waiting []int) (left []int) {
+	var bytes uint64
+	most := min(len(waiting), syncPages)
+	locked, pages, at := make([]*Page, 0, most), make([]*residency.Page, 0, most), make([]int, 0, most)
+	for n, i := range waiting {
+		if s.cancelled() {
+			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))
+			continue
+		}
+		if len(locked) == syncPages || bytes >= syncBytes {
+			left = append(left, waiting[n:]...)
+			break
+		}
+		p, ok := tryLock(s.pages[i])
+		if !ok && len(locked) == 0 { // who has no lock may wait for one
+			var err error
+			if p, err = lockUnlessMoving(s.pages[i]); err != nil {
+				s.failed(i, err)
+				continue
+			}
+			ok = true
+		}
+		if !ok {
+			left = append(left, i)
+			continue
+		}
+		if s.work != nil {
+			p.markMoving()
+		}
+		bytes += p.Record.Size
+		locked, pages, at = append(locked, p), append(pages, &p.Page), append(at, i)
+	}
+	for n, err := range residency.Sync(pages, s.direction) {
+		if err != nil {
+			s.failed(at[n], err)
+		} else {
+			s.ended(at[n], nil)
+		}
+	}
+	for _, p := range locked {
+		p.unlock()
+	}
+	return left
+}
+
+// Copies lists where a page has its bytes: first where it lies.
+func Copies(page uint64) (copies []residency.Copy, err error) {
+	err = Read(page, func(p *Page) error {
+		copies, err = p.Page.Copies()
+		return err
+	})
+	return copies, err
+}
+
+// DropHostCopy ends the host's copy of a page in two places.
+func DropHostCopy(page uint64) error {
+	return Read(page, func(p *Page) error { return p.Page.DropHostCopy() })
+}
+
+// PinHostCopy pins a page in two places and gives out the address of the host's copy. Errors: InvalidState (it is in one place),
+// those of a pin.
+func PinHostCopy(page uint64, write bool) (address uintptr, err error) {
+	if code := native.Pin(page, write); code != 0 {
+		return 0, lasterror.Load(code)
+	}
+	err = Read(page, func(p *Page) (err error) {
+		address, err = p.Page.PinHostCopy(write)
+		return err
+	})
+	if err != nil {
+		_ = native.Unpin(page, write)
+	}
+	return address, err
+}
+
+// UnpinHostCopy ends such a pin, also after the context has ended.
+func UnpinHostCopy(page uint64, write bool) error {
+	err := Read(page, func(p *Page) error { return p.Page.UnpinHostCopy(write) })
+	if err != nil && status.CodeOf(err) != status.StaleHandle {
+		return err
+	}
+	return lasterror.Load(native.Unpin(page, write))
+}
+
+// SyncStats are what a context's pages have in two places, and what has moved.
+type SyncStats struct {
+	residency.MovedStats
+	Pages, Bytes, NewerOnHost, NewerOnDevice uint64 // of pages in two places
+	Queued                                   uint64
+}
+
+// SyncStats walks over the pages in two places; each is looked at when nobody works on it.
+func (c *Context) SyncStats() (s SyncStats) {
+	s.MovedStats, s.Queued = c.residency.Moved(), c.syncs.count()
+	for _, index := range c.residency.InTwoPlaces() {
+		page := native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
+		copies, err := Copies(page)
+		if err != nil && status.CodeOf(err) != status.Mismatch || err == nil && len(copies) != 2 { // it is not there any more
+			continue
+		}
+		s.Pages++
+		s.Bytes += copies[0].Size
+		if err == nil {
+			s.NewerOnDevice += copies[0].Newer
+			s.NewerOnHost += copies[1].Newer
+		}
+	}
+	return s
+}
+
+// DevicePages goes on with a walk over the pages that have bytes on a device, as Pages does over all.
+func (c *Context) DevicePages(device int32, cursor *uint64, pages []uint64) (written uint64) {
+	for {
+		looked := c.Pages(cursor, pages)
+		if looked == 0 {
+			return 0
+		}
+		for _, page := range pages[:looked] {
+			_ = Read(page, func(p *Page) error {
+				if at := p.Placement(); at.Device == device && at.Location != abi.LocationCPU && at.Location != abi.LocationDisk {
+					pages[written] = page
+					written++
+				}
+				return nil
+			})
+		}
+		if written > 0 {
+			return written
+		}
+	}
+}

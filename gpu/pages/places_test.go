@@ -1,0 +1,265 @@
+package pages
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"libmmsb/core/abi"
+	"libmmsb/core/page"
+	"libmmsb/core/residency"
+	"libmmsb/core/status"
+	"libmmsb/gpu/devices"
+	"libmmsb/gpu/sim"
+	"libmmsb/native"
+	"libmmsb/native/nativetest"
+)
+
+// onDevices runs a test on a context whose devices are like these.
+func onDevices(t *testing.T, simulated sim.Options, test func(w *world)) {
+	use(func(options *devices.Options) { options.Simulated = simulated })
+	defer Use()
+	on(t, test)
+}
+
+// place is where the pages of a program lie.
+type place int
+
+const (
+	hostOnly place = iota
+	deviceOnly
+	twoPlaces
+)
+
+// moment is what a program leaves of a page.
+type moment struct {
+	bytes, mask string
+	epoch       uint64
+}
+
+func (w *world) moment(handle uint64) (m moment) {
+	w.Helper()
+	size := uint64(0)
+	require.NoError(w, page.Read(handle, func(p *page.Page) error {
+		size, m.mask, m.epoch = p.Record.Size, string(p.Mask()), p.Record.Epoch
+		return nil
+	}))
+	got, code := w.read(handle, 0, size)
+	require.Equal(w, status.OK, code)
+	m.bytes = got
+	return m
+}
+
+// raw writes as a holder of an address does: of the page's, or of the host's copy.
+func (w *world) raw(handle, offset uint64, content string, host bool) {
+	w.Helper()
+	if copies, err := page.Copies(handle); host && err == nil && len(copies) == 2 {
+		address, err := page.PinHostCopy(handle, true)
+		require.NoError(w, err)
+		copy(native.Memory(address+uintptr(offset), uint64(len(content))), content)
+		require.NoError(w, page.UnpinHostCopy(handle, true))
+		return
+	}
+	address, code := nativetest.PinPage(handle, true)
+	require.Zero(w, code)
+	location := int32(0)
+	require.NoError(w, page.Read(handle, func(p *page.Page) error {
+		location = p.Location()
+		return nil
+	}))
+	if location == abi.LocationGPU {
+		require.NoError(w, page.Use(w.context, func(c *page.Context) error {
+			return c.Residency().Devices().Write(0, address+uintptr(offset), []byte(content))
+		}))
+	} else {
+		copy(native.Memory(address+uintptr(offset), uint64(len(content))), content)
+	}
+	w.unpin(handle)
+}
+
+// program does the same to three pages wherever they lie; what is drawn from beside only says where bytes move meanwhile.
+func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []moment) {
+	w.Helper()
+	random := rand.New(rand.NewPCG(seed, 7))
+	sizes := []uint64{20000, 5000, 70000}
+	var handles []uint64
+	for _, size := range sizes {
+		location := int32(abi.LocationCPU)
+		if at == deviceOnly {
+			location = abi.LocationGPU
+		}
+		handles = append(handles, w.create(location, 0, size))
+	}
+	for range 40 {
+		i := random.IntN(len(handles))
+		handle, size := handles[i], sizes[i]
+		length := min(size, []uint64{1, 64, 100, 4096}[random.IntN(4)])
+		offset := random.Uint64N(size - length + 1)
+		content := make([]byte, length)
+		for i := range content {
+			content[i] = byte(random.IntN(256))
+		}
+		change := random.IntN(7)
+		read := at == twoPlaces && change < 4 && beside.IntN(2) == 0 // somebody has the device's address, to read
+		if read {
+			_, code := nativetest.PinPage(handle, false)
+			require.Zero(w, code)
+		}
+		switch change {
+		case 0, 1:
+			require.Equal(w, status.OK, w.write(handle, offset, string(content)))
+		case 2:
+			offsets := []uint64{offset, size - 1, offset / 2, offset}
+			require.Equal(w, status.OK, w.apply(handle, offsets, string(content[:1])+"xyz"))
+		case 3:
+			runs := []uint64{offset, offset / 2, size - length}
+			payload := append(append(append([]byte(nil), content...), content...), content...)
+			require.Zero(w, nativetest.ApplyRuns([]uint64{handle, handle, handle}, runs, length, payload))
+		case 4:
+			if i > 0 && random.IntN(2) == 0 { // the first page stays one whose changes are all seen
+				w.raw(handle, offset, string(content), beside.IntN(2) == 0)
+			}
+		case 5:
+			if random.IntN(3) == 0 {
+				size += random.Uint64N(200)
+				require.NoError(w, page.Resize(handle, size))
+				sizes[i] = size
+			} else {
+				require.Zero(w, nativetest.ClearMask(handle))
+			}
+		case 6:
+			clone, err := page.Clone(handle, 0)
+			require.NoError(w, err)
+			require.Equal(w, w.moment(handle), w.moment(clone))
+			require.Zero(w, nativetest.Destroy(clone))
+		}
+		if read {
+			require.Zero(w, nativetest.UnpinPage(handle, false))
+		}
+		if at == twoPlaces {
+			w.move(handles[beside.IntN(len(handles))], beside)
+		}
+	}
+	w.check()
+	for _, handle := range handles {
+		after = append(after, w.moment(handle))
+	}
+	return after
+}
+
+// move lets bytes of a page move, and changes nothing else.
+func (w *world) move(handle uint64, beside *rand.Rand) {
+	w.Helper()
+	switch beside.IntN(6) {
+	case 0:
+		w.sync(handle, residency.ToDevice)
+	case 1:
+		w.sync(handle, residency.ToHost)
+	case 2:
+		w.sync(handle, both)
+	case 3:
+		require.NoError(w, page.DropHostCopy(handle))
+	case 4:
+		require.NoError(w, page.Migrate(handle, abi.LocationCPU, 0))
+	}
+}
+
+// One random program leaves the same bytes, masks and epochs on the host, on a device and in two places, whatever moves
+// meanwhile, in whatever order the device works, with changes that somebody watches and without.
+func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
+	first, programs := uint64(1), uint64(40)
+	if given, err := strconv.ParseUint(os.Getenv("MMSB_PROGRAMS"), 10, 64); err == nil {
+		programs = given
+	}
+	for seed := first; seed < first+programs; seed++ {
+		var want []moment
+		for at := hostOnly; at <= twoPlaces; at++ {
+			for schedule := range 3 {
+				options := sim.Options{Scheduler: sim.Seeded, Seed: 100*seed + uint64(schedule) + 1}
+				onDevices(t, options, func(w *world) {
+					if schedule == 1 {
+						w.watch()
+					}
+					got := w.program(seed, at, rand.New(rand.NewPCG(seed, uint64(schedule))))
+					if want == nil {
+						want = got
+					}
+					require.Equal(t, want, got, "program %d in place %d, schedule %d", seed, at, schedule)
+				})
+			}
+		}
+	}
+}
+
+// linkOf is a simulated link, and what an operation takes beside its bytes.
+func linkOf(bytesPerSecond uint64) sim.Options {
+	return sim.Options{Bandwidth: bytesPerSecond, Latency: 8 * time.Microsecond, Unchecked: true}
+}
+
+// shares syncs a thousand pages of 4 KiB over a link, as often as it takes to keep it busy to a share, and returns the best
+// shares to the device and to the host: the machine does other work, too.
+func shares(t *testing.T, bytesPerSecond uint64, enough float64, tries int) (best [2]float64) {
+	onDevices(t, linkOf(bytesPerSecond), func(w *world) {
+		var pages []uint64
+		for range 1000 {
+			pages = append(pages, w.create(abi.LocationCPU, 0, 4096))
+		}
+		modelled := time.Duration(float64(len(pages)*4096) / float64(bytesPerSecond) * float64(time.Second))
+		content := string(make([]byte, 4096))
+		for way, direction := range []residency.Direction{residency.ToDevice, residency.ToHost} {
+			for range tries {
+				for _, handle := range pages {
+					if at, err := page.Copies(handle); err == nil && len(at) == 2 && direction == residency.ToHost {
+						w.pin(handle)
+						w.unpin(handle)
+						continue
+					}
+					require.Equal(t, status.OK, w.write(handle, 0, content))
+				}
+				begin := time.Now()
+				_, err := page.SyncMany(pages, direction, 0, nil, nil)
+				require.NoError(t, err)
+				if best[way] = max(best[way], float64(modelled)/float64(time.Since(begin))); best[way] >= enough {
+					break
+				}
+			}
+		}
+	})
+	return best
+}
+
+// BenchmarkLink says how busy a batch of a thousand small pages keeps a link of MMSB_LINK bytes a second.
+func BenchmarkLink(b *testing.B) {
+	link, err := strconv.ParseUint(os.Getenv("MMSB_LINK"), 10, 64)
+	if err != nil {
+		link = 200_000_000
+	}
+	for range b.N {
+		best := shares(&testing.T{}, link, 0.97, 30)
+		b.ReportMetric(best[0], "of_the_link_to_device")
+		b.ReportMetric(best[1], "of_the_link_to_host")
+	}
+}
+
+// The bytes of a step are on their way while those of the one before still are: on a device where each takes its time, six steps
+// take that of three, and not of six. The machine does other work at times, so the best of some tries counts.
+func TestTwoStepsAreOnTheirWayAtATime(t *testing.T) {
+	const latency, steps = 30 * time.Millisecond, 6
+	onDevices(t, sim.Options{Latency: latency, Unchecked: true}, func(w *world) {
+		handle := w.create(abi.LocationCPU, 0, steps*payloadBytes)
+		best := time.Hour
+		for range 10 {
+			require.Equal(t, status.OK, w.write(handle, 0, string(make([]byte, steps*payloadBytes))))
+			begin := time.Now()
+			w.sync(handle, residency.ToDevice)
+			if best = min(best, time.Since(begin)); best < 4*latency {
+				return
+			}
+		}
+		require.Less(t, best, 4*latency)
+	})
+}

@@ -1,0 +1,236 @@
+/* Pages in two places: what of them is newer where, what moves, and what goes wrong. */
+#include "folder.h"
+
+static mmsb_context_t device_context(void) {
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.simulate = MMSB_SIMULATE_ALWAYS;
+    options.simulated_devices = 2;
+    options.simulated_memory = 64 << 20;
+    mmsb_context_t context;
+    REQUIRE(mmsb_context_create(&options, &context) == MMSB_OK);
+    return context;
+}
+
+static uint64_t newer(mmsb_page_t page, size_t place) {
+    mmsb_page_copy_t copies[2];
+    size_t count = 0;
+    CHECK_OK(mmsb_page_copies(page, copies, 2, &count));
+    CHECK_EQUAL(count, 2);
+    return copies[place].newer;
+}
+
+static mmsb_sync_stats_t sync_stats(mmsb_context_t context) {
+    mmsb_sync_stats_t stats;
+    mmsb_sync_stats_init(&stats);
+    CHECK_OK(mmsb_context_sync_stats(context, &stats));
+    return stats;
+}
+
+static void newer_ranges_move(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t page = new_page(context, 5000);
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 1));
+    mmsb_page_copy_t copies[2];
+    size_t count = 0;
+    CHECK_OK(mmsb_page_copies(page, NULL, 0, &count));
+    CHECK_EQUAL(count, 2);
+    CHECK_STATUS(mmsb_page_copies(page, copies, 1, &count), MMSB_E_OUT_OF_RANGE);
+    CHECK_OK(mmsb_page_copies(page, copies, 2, &count));
+    CHECK(copies[0].location == MMSB_LOCATION_GPU && copies[0].device == 1 && copies[0].size == 5000 && copies[0].newer == 0);
+    CHECK(copies[1].location == MMSB_LOCATION_CPU && copies[1].device == 0 && copies[1].size == 5000 && copies[1].newer == 0);
+    CHECK_OK(mmsb_page_write(page, 63, "ab", 2));
+    CHECK_EQUAL(newer(page, 1), 128);
+    CHECK_EQUAL(sync_stats(context).newer_on_host, 128);
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_BOTH, 1));
+    mmsb_sync_stats_t stats = sync_stats(context);
+    CHECK(stats.pages == 1 && stats.bytes == 5000 && stats.to_device_bytes == 5128 && stats.to_device_ranges == 2 &&
+          stats.to_host_bytes == 0 && stats.newer_on_host == 0 && stats.newer_on_device == 0);
+    uint8_t got[2];
+    CHECK_OK(mmsb_page_host_copy_drop(page));
+    CHECK_OK(mmsb_page_read(page, 63, got, 2));
+    CHECK(memcmp(got, "ab", 2) == 0);
+    CHECK_OK(mmsb_page_copies(page, copies, 2, &count));
+    CHECK_EQUAL(count, 1);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void bad_input(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t page = new_page(context, 100), pages[2] = {page, page}, found[4];
+    size_t bad = 9, count = 0;
+    uint64_t cursor = 0;
+    void *address;
+    mmsb_ticket_t ticket;
+    for (mmsb_sync_t direction = -1; direction < 20; direction++) {
+        int good = (direction & 3) != 0 && direction > 0 && direction < 12;
+        CHECK_STATUS(mmsb_page_sync(page, direction, 0), good ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
+        if (!good) {
+            CHECK_STATUS(mmsb_page_sync_many(pages, 2, direction, 0, NULL, NULL, &bad), MMSB_E_INVALID_ARGUMENT);
+            CHECK_STATUS(mmsb_page_sync_many_start(pages, 2, direction, 0, NULL, NULL, &ticket), MMSB_E_INVALID_ARGUMENT);
+            CHECK_STATUS(mmsb_page_sync_enqueue(pages, 2, direction, 0, &bad), MMSB_E_INVALID_ARGUMENT);
+        }
+    }
+    CHECK_STATUS(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, -1), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 2), MMSB_E_NO_DEVICE);
+    CHECK_STATUS(mmsb_page_host_copy_pin(page, 3, &address), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_host_copy_pin(page, MMSB_PIN_READ, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_page_host_copy_unpin(page, MMSB_PIN_READ), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_context_device_pages(context, 0, &cursor, found, 0, &count), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_context_prefetch(context, NULL, 1, 0, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+    mmsb_page_t plain = new_page(context, 100);
+    CHECK_STATUS(mmsb_page_host_copy_pin(plain, MMSB_PIN_READ, &address), MMSB_E_INVALID_STATE);
+    CHECK_OK(mmsb_page_host_copy_drop(plain)); /* it has none */
+    uint8_t memory[100] = {0};
+    mmsb_page_t adopted;
+    CHECK_OK(mmsb_page_adopt(context, memory, 100, NULL, &adopted));
+    CHECK_STATUS(mmsb_page_sync(adopted, MMSB_SYNC_TO_DEVICE, 0), MMSB_E_INVALID_STATE);
+    CHECK_OK(mmsb_page_sync(adopted, MMSB_SYNC_TO_HOST, 0)); /* it is there */
+    CHECK_OK(mmsb_page_pin(plain, MMSB_PIN_READ, NULL));
+    CHECK_STATUS(mmsb_page_sync(plain, MMSB_SYNC_TO_DEVICE, 0), MMSB_E_BUSY);
+    CHECK_OK(mmsb_page_unpin(plain, MMSB_PIN_READ));
+    mmsb_context_t other = device_context();
+    mmsb_page_t two[2] = {page, new_page(other, 100)};
+    CHECK_STATUS(mmsb_page_sync_enqueue(two, 2, MMSB_SYNC_BOTH, 0, &bad), MMSB_E_MISMATCH);
+    CHECK_EQUAL(bad, 1);
+    CHECK_OK(mmsb_page_sync_many(two, 2, MMSB_SYNC_BOTH, 0, NULL, NULL, NULL)); /* pages of two contexts */
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_STATUS(mmsb_page_sync(page, MMSB_SYNC_BOTH, 0), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_page_copies(page, NULL, 0, &count), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_page_host_copy_drop(page), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_page_host_copy_pin(page, MMSB_PIN_READ, &address), MMSB_E_STALE_HANDLE);
+    CHECK_STATUS(mmsb_page_sync_enqueue(&page, 1, MMSB_SYNC_BOTH, 0, &bad), MMSB_E_STALE_HANDLE);
+    mmsb_status_t statuses[2] = {99, 99};
+    mmsb_page_t some[2] = {plain, page};
+    CHECK_STATUS(mmsb_page_sync_many(some, 2, MMSB_SYNC_BOTH, 0, NULL, statuses, &bad), MMSB_E_STALE_HANDLE);
+    CHECK(bad == 1 && statuses[0] == MMSB_OK && statuses[1] == MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_context_destroy(other));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* The host's copy has an address while the context lives; its pin can be ended later. */
+static void a_context_ends_before_the_pin(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t page = new_page(context, 5000);
+    void *address;
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_host_copy_pin(page, MMSB_PIN_WRITE, &address));
+    memset(address, 7, 5000);
+    CHECK_STATUS(mmsb_page_host_copy_unpin(page, MMSB_PIN_READ), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_BUSY);
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_OK(mmsb_page_host_copy_unpin(page, MMSB_PIN_WRITE));
+    CHECK_STATUS(mmsb_page_host_copy_unpin(page, MMSB_PIN_WRITE), MMSB_E_STALE_HANDLE);
+}
+
+/* In a group a page moves as by a migrate; a rollback brings it back. */
+static void a_group_rolls_back(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t page = new_page(context, 5000), both = new_page(context, 5000);
+    write_pattern(page, 1);
+    write_pattern(both, 2);
+    CHECK_OK(mmsb_page_sync(both, MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_group_begin(context));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_BOTH, 0));
+    CHECK_OK(mmsb_page_sync(both, MMSB_SYNC_BOTH, 0));
+    write_pattern(page, 3);
+    write_pattern(both, 3);
+    CHECK_OK(mmsb_page_sync(both, MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_migrate(both, MMSB_LOCATION_CPU, 0));
+    CHECK_OK(mmsb_group_rollback(context));
+    CHECK(page_holds_pattern(page, 1, 5000) && page_holds_pattern(both, 2, 5000));
+    CHECK_EQUAL(mmsb_page_location(page), MMSB_LOCATION_CPU);
+    CHECK_EQUAL(mmsb_page_location(both), MMSB_LOCATION_GPU);
+    CHECK_OK(mmsb_page_sync(both, MMSB_SYNC_BOTH, 0));
+    CHECK(page_holds_pattern(both, 2, 5000));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* A snapshot and a journal have what calls have written, wherever it was newer. */
+static void saves_and_journals(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t pages[3];
+    for (int i = 0; i < 3; i++) {
+        pages[i] = new_page(context, 300000);
+        write_pattern(pages[i], i);
+    }
+    CHECK_OK(mmsb_page_sync(pages[0], MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_sync(pages[1], MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_write(pages[0], 5, "host", 4));
+    CHECK_OK(mmsb_page_pin(pages[1], MMSB_PIN_WRITE, NULL));
+    CHECK_OK(mmsb_page_unpin(pages[1], MMSB_PIN_WRITE)); /* newer on the device */
+    mmsb_journal_options_t options;
+    mmsb_journal_options_init(&options);
+    CHECK_OK(mmsb_journal_open(context, at("journal"), &options));
+    mmsb_sync_stats_t before = sync_stats(context);
+    CHECK_OK(mmsb_page_write(pages[0], 100000, "x", 1));
+    mmsb_sync_stats_t after = sync_stats(context);
+    CHECK_EQUAL(after.to_device_bytes + after.to_host_bytes, before.to_device_bytes + before.to_host_bytes);
+    CHECK_OK(mmsb_page_sync(pages[2], MMSB_SYNC_TO_DEVICE, 1));
+    CHECK_OK(mmsb_page_write(pages[1], 100000, "y", 1));
+    CHECK_OK(mmsb_page_sync(pages[1], MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_write(pages[2], 7, "z", 1));
+    CHECK_OK(mmsb_snapshot_save(context, at("snapshot"), NULL));
+    uint8_t *bytes = malloc(600000);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(mmsb_page_read(pages[i], 0, bytes, 300000));
+        mmsb_context_t loaded = device_context();
+        CHECK_OK(mmsb_snapshot_load(loaded, at("snapshot"), NULL));
+        mmsb_page_t same;
+        CHECK_OK(mmsb_page_lookup(loaded, mmsb_page_id(pages[i]), &same));
+        CHECK_OK(mmsb_page_read(same, 0, bytes + 300000, 300000));
+        CHECK(memcmp(bytes, bytes + 300000, 300000) == 0);
+        CHECK_EQUAL(mmsb_page_location(same), MMSB_LOCATION_GPU);
+        CHECK_OK(mmsb_context_destroy(loaded));
+    }
+    free(bytes);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void tickets_queue_and_registry(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t pages[6], found[2];
+    uint64_t ids[7] = {12345}, synced = 0, cursor = 0;
+    for (int i = 0; i < 6; i++) {
+        pages[i] = new_page(context, 4096);
+        ids[i + 1] = mmsb_page_id(pages[i]);
+    }
+    mmsb_ticket_t ticket;
+    CHECK_OK(mmsb_page_sync_many_start(pages, 3, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, &ticket));
+    CHECK_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    CHECK_OK(mmsb_context_prefetch(context, ids, 5, 0, NULL, &synced));
+    CHECK_EQUAL(synced, 4);
+    CHECK_OK(mmsb_context_prefetch_start(context, ids, 6, 0, NULL, &ticket));
+    CHECK_OK(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    size_t count, all = 0;
+    do {
+        CHECK_OK(mmsb_context_device_pages(context, 0, &cursor, found, 2, &count));
+        all += count;
+    } while (count > 0);
+    CHECK_EQUAL(all, 5);
+    CHECK_OK(mmsb_page_sync_enqueue(pages, 6, MMSB_SYNC_TO_DEVICE, 0, NULL));
+    CHECK_OK(mmsb_page_destroy(pages[0]));
+    CHECK_EQUAL(sync_stats(context).queued, 6);
+    mmsb_work_options_t work;
+    mmsb_work_options_init(&work);
+    work.timeout_ns = 60000000000;
+    CHECK_OK(mmsb_context_sync_drain(context, &work, &synced));
+    CHECK_EQUAL(synced, 5);
+    CHECK_EQUAL(sync_stats(context).queued, 0);
+    CHECK_EQUAL(mmsb_page_location(pages[5]), MMSB_LOCATION_GPU);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
+int main(void) {
+    folder_make();
+    RUN(newer_ranges_move);
+    RUN(bad_input);
+    RUN(a_context_ends_before_the_pin);
+    RUN(a_group_rolls_back);
+    RUN_IN_FOLDER(saves_and_journals);
+    RUN(tickets_queue_and_registry);
+    folder_end();
+    return check_report();
+}

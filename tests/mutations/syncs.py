@@ -1,0 +1,99 @@
+"""Bugs in pages in two places: in what is newer where, in what moves, and in what is brought first. Programs that are the same in
+every place, counted bytes, and the walk must show each."""
+
+from mutation import Mutant
+from subject import Go
+
+PROGRAMS = "^TestAProgramIsTheSameInEveryPlace$"
+NEWER = "^TestOnlyNewerBytesMove$"
+BOTH_SIDES = "^TestWritesOnBothSides$"
+RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
+WAITING = "^TestPagesWaitForTheirSync$"
+STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
+ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
+
+SYNCS = Go(
+    name="syncs",
+    folders=("core/residency", "core/page", "gpu/pages"),
+    package="gpu/pages",
+    mode=PROGRAMS,
+    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS),
+    environment={"MMSB_PROGRAMS": "12"},
+    mutants=(
+        Mutant(
+            "partly-not-brought", "a change covers a range in part that is newer on the device, and nobody brings the rest",
+            "bringFor", "err == nil && p.device.Overlaps(first, end)", "false",
+        ),
+        Mutant(
+            "newer-on-both", "what was changed on the host still counts as newer on the device",
+            "pair.change", "p.device.Remove(first, end)", "",
+        ),
+        Mutant(
+            "host-change-not-noted", "a change of the host's copy never goes to the device",
+            "pair.change", "p.host.Add(first, end)", "",
+        ),
+        Mutant(
+            "device-change-not-noted", "a change on the device does not come to the host",
+            "noteDevice", "p.device.Add(p.granules(run.Offset, run.Length))", "_ = run",
+        ),
+        Mutant(
+            "reads-the-host-only", "a read does not take what is newer on the device",
+            "readPair", "return r.carry(b.device, false, list)", "return nil",
+        ),
+        Mutant(
+            "address-not-noted", "nobody knows that the program has the device's address",
+            "DeviceAddress", "both.out = true", "",
+        ),
+        Mutant(
+            "holders-not-noted", "what a holder of the device's address has written does not count as newer",
+            "settle", "p.device.Add(p.all(record.Size))", "",
+        ),
+        Mutant(
+            "watched-changes-lost", "a change that somebody watches is not newer than the device's bytes",
+            "lent", "record.Version != p.version", "false",
+        ),
+        Mutant(
+            "last-granule-lost", "a range that ends within a granule ends before it",
+            "pair.granules", "(offset+length-1)>>p.shift + 1", "(offset+length)>>p.shift",
+        ),
+        Mutant(
+            "joined-too-far", "ranges that touch in the staging memory alone go as one",
+            "step.pack", "&& open.From+driver.Address(open.Bytes) == from", "&& true",
+        ),
+        Mutant(
+            "small-ranges-stay", "small ranges do not move",
+            "step.plan", "s.spans = append(s.spans, span)", "",
+            mode=NEWER,
+        ),
+        Mutant(
+            "moves-again", "what has moved still counts as newer",
+            "arrived", "t.both.host = t.both.host[:0]", "",
+            mode=NEWER,
+        ),
+        Mutant(
+            "clash-overwrites", "where both sides were written one side's bytes are lost",
+            "reconcile", "host && device && wins == 0", "false",
+            mode=BOTH_SIDES,
+        ),
+        Mutant(
+            "reference-stays-old", "what a holder of the host's copy has changed counts as newer again and again",
+            "settle", "copy(p.common(record.Size)[offset:][:length], p.bytes(record.Size)[offset:])", "",
+            mode=RAW,
+        ),
+        Mutant(
+            "waits-for-each-step", "a step begins when the one before has arrived",
+            "context.Transfer", "turn%len(steps)", "0",
+            mode=STEPS,
+        ),
+        Mutant(
+            "queue-forgets-failures", "a page whose sync failed does not wait on",
+            "Drain", "again = append(again, failure{pages[i], want})", "_ = i",
+            mode=WAITING,
+        ),
+        Mutant(
+            "copy-outlives-its-page", "a page that becomes another one, or ends, leaves its copy",
+            "Forget", "r.dropPair(index)", "",
+            mode=ENDS,
+        ),
+    ),
+)  # fmt: skip
