@@ -198,6 +198,8 @@ static const size_t sizes[] = {
     SIZE(DEVICE_MEMORY, device_memory),
     SIZE(SLEEP_OPTIONS, sleep_options),
     SIZE(MEMORY_STAT, memory_stat),
+    SIZE(TENSOR_OPTIONS, tensor_options),
+    SIZE(TENSOR_INFO, tensor_info),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -20,6 +20,7 @@ const (
 	KindCapture     = 13
 	KindDelta       = 4
 	KindMemory      = 5
+	KindTensor      = 10
 )
 
 // MMSB_LOCATION_*.
