@@ -143,8 +143,8 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_RESERVATION 12
 #define MMSB_KIND_CAPTURE 13
 /* For mmsb_debug_live_objects only. */
-#define MMSB_KIND_DELTA 4  /* deltas that the library owns; they are pointers, not handles */
-#define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
+#define MMSB_KIND_DELTA 4   /* deltas that the library owns; they are pointers, not handles */
+#define MMSB_KIND_MEMORY 5  /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
 #define MMSB_KIND_TENSOR 10 /* exports whose deleter has not run */
 
 /* ----------------------------------------------------------------------------------------------- locations ---- */

@@ -5,7 +5,9 @@ Random programs on the simulated device, and a recount of everything, must show 
 from mutation import Mutant
 from subject import Go, Native
 
-TESTS = "^Test(AHit|AMiss|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
+TESTS = (
+    "^Test(AHit|AMiss|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|ALostDeviceHas|RandomSch)"
+)
 
 HITS = Native(
     name="hits",
