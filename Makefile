@@ -50,7 +50,7 @@ GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
 LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) \
     -type f ! -name '*_test.go' ! -path '*/testdata/*')
 TOOL_SOURCES := $(shell find cmd core gpu kernels go.mod go.sum -type f ! -name '*_test.go')
-C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | \
+C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu' | \
     grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
@@ -283,7 +283,7 @@ fuzz-files: $(STAMPS)/tools ## FILES=10000000 lying files of each format, given 
 # nothing there.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp)) fuzz
 FUZZ := $(wildcard tests/c/fuzz/*.c)
-C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
+C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h include/mmsb.hpp build/test/libsecond.so
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
@@ -328,6 +328,12 @@ $(NATIVE_OBJECTS): build/tsan/%.o: native/%.c $(NATIVE_HEADERS)
 	@$(compile_native) -c $< -o $@
 build/tsan/%.run: native/tests/% $(NATIVE_OBJECTS) $(NATIVE_HEADERS) $(wildcard native/tests/*.h)
 	@$(compile_native) $< $(NATIVE_OBJECTS) -o $@ -ldl -lm
+
+EXPORTS ?= 1000000
+.PHONY: tensors
+tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=1000000 tensors that eight threads hand on and delete, twice
+	@build/c/tensor_test.c.run storm $(EXPORTS)
+	@ASAN_OPTIONS=detect_leaks=0 build/c-asan/tensor_test.c.run storm $(EXPORTS)
 
 .PHONY: test-tsan
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer

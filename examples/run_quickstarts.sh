@@ -84,6 +84,8 @@ runs_again() {
 count=3 check "survives.c goes on" runs_again runs_in_c survives.c
 count=2 check "survives.py goes on" runs_again runs_in_python survives.py
 count=2 check "survives.jl goes on" runs_again runs_in_julia survives.jl
+cp examples/cache.cpp "$work" || exit 1
+check "cache.cpp" runs_in_cxx cache.cpp
 check "document_store.py" runs_in_python "$root/examples/document_store.py"
 
 # Simulation is never silent: a program that does not ask for it has no device.

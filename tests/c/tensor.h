@@ -35,8 +35,13 @@ typedef struct dl_versioned {
     dl_tensor_t tensor;
 } dl_versioned_t;
 
-#define DL_IS(type, field, at) _Static_assert(offsetof(type, field) == (at), #type "." #field)
-_Static_assert(sizeof(dl_tensor_t) == 48 && sizeof(dl_legacy_t) == 64 && sizeof(dl_versioned_t) == 80, "sizes");
+#ifdef __cplusplus
+#define DL_ASSERT static_assert
+#else
+#define DL_ASSERT _Static_assert
+#endif
+#define DL_IS(type, field, at) DL_ASSERT(offsetof(type, field) == (at), #type "." #field)
+DL_ASSERT(sizeof(dl_tensor_t) == 48 && sizeof(dl_legacy_t) == 64 && sizeof(dl_versioned_t) == 80, "sizes");
 DL_IS(dl_tensor_t, device, 8);
 DL_IS(dl_tensor_t, ndim, 16);
 DL_IS(dl_tensor_t, dtype, 20);

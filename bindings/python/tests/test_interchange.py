@@ -44,6 +44,7 @@ def test_numpy_takes_a_page(ctx: mmsb.Context) -> None:
 def test_views_have_types_and_shapes(ctx: mmsb.Context) -> None:
     page = ctx.create_page(1024)
     view = page.view("float32", (4, 8), offset=64)
+    assert isinstance(view, mmsb.View)
     assert (view.shape, view.strides, view.dtype, view.nbytes, view.read_only) == ((4, 8), (8, 1), "float32", 128, False)
     assert view.page == page and view.address - 64 == page.address
     assert "float32 (4, 8)" in repr(view)
