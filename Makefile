@@ -110,6 +110,11 @@ $(STAMPS)/venv-peers: tools/requirements/peers.txt $(STAMPS)/tools
 	@build/venv-peers/bin/python $(PIP) -r tools/requirements/peers.txt
 	@touch $@
 
+$(STAMPS)/venv-jax: tools/requirements/jax.txt $(STAMPS)/tools
+	@python3 -m venv build/venv-jax
+	@build/venv-jax/bin/python $(PIP) -r tools/requirements/jax.txt
+	@touch $@
+
 # NVIDIA's headers, which nothing but tests reads.
 CUDA_HEADERS := build/cuda-headers/nvidia/cu13/include
 $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
@@ -421,6 +426,10 @@ test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 test-peers: lib $(FAKECUDA) $(STAMPS)/venv-peers ## cuda.core and Numba with memory of the library
 	@LD_LIBRARY_PATH=build/fakecuda PYTHONPATH=bindings/python/src \
 	    build/venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/peers
+
+.PHONY: test-jax
+test-jax: lib $(STAMPS)/venv-jax ## JAX's arrays as pages, and pages as JAX's arrays, on the host
+	@PYTHONPATH=bindings/python/src build/venv-jax/bin/python -m pytest -q -p no:cacheprovider tests/arrays
 
 .PHONY: test-examples
 test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes

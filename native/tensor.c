@@ -20,7 +20,7 @@ static mmsb_status_t item_size(uint32_t code, uint32_t bits, uint32_t lanes, uin
         return mmsb__fail(MMSB_E_UNSUPPORTED, "type code is %u, which is not a number (DLPack's 0 to %d, without %d)", code,
                           MMSB_TENSOR_CODE_MAX, MMSB_TENSOR_CODE_HANDLE);
     if (bits == 0 || bits > UINT8_MAX || lanes == 0 || lanes > UINT16_MAX || bits * lanes % 8 != 0)
-        return mmsb__fail(MMSB_E_UNSUPPORTED, "an item has %u lanes of %u bits, which are not whole bytes", lanes, bits);
+        return mmsb__fail(MMSB_E_UNSUPPORTED, "%u lanes of %u bits are not whole bytes", lanes, bits);
     *size = (uint64_t)bits * lanes / 8;
     return MMSB_OK;
 }

@@ -122,6 +122,13 @@ static void items_of_any_shape(void) {
     mmsb_tensor_info_init(&info);
     CHECK_STATUS(mmsb_tensor_info(managed, 1, &info), MMSB_E_UNSUPPORTED);
     managed->deleter(managed);
+    with.ndim = 2;
+    with.shape = (const int64_t[]){1, 10};
+    with.strides = (const int64_t[]){-7, 1}; /* the stride of one item leads nowhere */
+    managed = export(page, &with);
+    CHECK_OK(mmsb_tensor_info(managed, 1, &info));
+    CHECK_EQUAL(info.bytes, 40);
+    managed->deleter(managed);
     with.ndim = 0; /* one item */
     with.offset = 96;
     managed = export(page, &with);
@@ -652,6 +659,7 @@ int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "";
     if (count > 2)
         storm.exports = strtoull(arguments[2], NULL, 10);
+    check_stops = strcmp(mode, "steps") == 0; /* of a planted bug no more is wanted */
     if (strcmp(mode, "storm") != 0) {
         RUN(a_page_is_a_tensor);
         RUN(readers_get_a_read_pin);

@@ -54,6 +54,7 @@ from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
+from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
@@ -113,6 +114,7 @@ SUBJECTS: list[Go | C] = [
     TOOL_CLONES,
     LONG_COPIES,
     LIBRARY,
+    TENSORS,
     LIMITS,
 ]
 

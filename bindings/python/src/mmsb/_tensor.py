@@ -341,11 +341,27 @@ def lend(source: Lender, writable: bool) -> Lent | Buffer:
         if has_buffer(source):  # of Python objects
             raise
         return _lend_array(source, writable)
-    except ValueError:  # NumPy's: read-only, items that the buffer protocol does not know, or not row by row
+    except (ValueError, BufferError):  # read-only, items that the buffer protocol does not know, or not row by row
+        if writable and (size := _read_only_bytes(source)) is not None:
+            raise _read_only(source, size) from None
         found = getattr(source, "__array_interface__", None)
-        if found is None:
+        if found is not None:
+            return _lend_interface(source, found, writable)
+        if not hasattr(type(source), "__dlpack__"):
             raise
-        return _lend_interface(source, found, writable)
+        return _lend_array(source, writable)
+
+
+def _read_only_bytes(source: Any) -> int | None:
+    """How many bytes an object has that can only be read; None where its bytes cannot be had so either."""
+    try:
+        return Buffer(source).length
+    except (ValueError, BufferError):
+        return None
+
+
+def _read_only(source: Any, size: int) -> InvalidStateError:
+    return InvalidStateError(f"the {type(source).__name__}'s {size} bytes are read-only: adopt it with read_only=True")
 
 
 def _lend_array(source: Any, writable: bool) -> Lent:
@@ -370,7 +386,7 @@ def _lend_array(source: Any, writable: bool) -> Lent:
 def _lend_interface(source: Any, found: Any, writable: bool) -> Lent:
     host = read_interface(found, "__array_interface__", CPU, writable)
     if host.read_only and writable:
-        raise InvalidStateError(f"the {type(source).__name__}'s {host.bytes} bytes are read-only: adopt it with read_only=True")
+        raise _read_only(source, host.bytes)
     return Lent(host.address, host.bytes, (source, host.owner))
 
 
