@@ -504,25 +504,30 @@ static void *end_context(void *context) {
 }
 
 static void a_deleter_does_not_wait_for_a_call(void) {
+    enum { COUNT = 64 };
     mmsb_context_t context = new_context();
-    uint8_t memory[64];
+    static uint8_t memory[COUNT + 2][64];
     mmsb_adopt_options_t with;
     mmsb_adopt_options_init(&with);
     with.release = stay;
-    mmsb_page_t pages[64], adopted;
-    dl_versioned_t *tensors[64];
-    CHECK_OK(mmsb_page_adopt(context, memory, sizeof memory, &with, &adopted));
-    for (int i = 0; i < 64; i++) {
-        CHECK_OK(mmsb_page_create(context, 5000 + 100000 * (i % 2), NULL, &pages[i])); /* of leaves of all kinds */
-        tensors[i] = export(pages[i], NULL);
+    mmsb_page_t page;
+    dl_versioned_t *tensors[2 * COUNT];
+    /* Whichever of the two ends first stays, with those between them locked. */
+    CHECK_OK(mmsb_page_adopt(context, memory[COUNT], 64, &with, &page));
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_OK(mmsb_page_adopt(context, memory[i], 64, NULL, &page));
+        tensors[2 * i] = export(page, NULL);
+        CHECK_OK(mmsb_page_create(context, i % 2 ? 100 : 100000, NULL, &page));
+        tensors[2 * i + 1] = export(page, NULL);
     }
+    CHECK_OK(mmsb_page_adopt(context, memory[COUNT + 1], 64, &with, &page));
     pthread_t thread;
     REQUIRE(pthread_create(&thread, NULL, end_context, &context) == 0);
     pthread_mutex_lock(&gate.mutex);
     while (!gate.inside)
         pthread_cond_wait(&gate.changed, &gate.mutex);
     pthread_mutex_unlock(&gate.mutex);
-    for (int i = 0; i < 64; i++) /* returns while the other thread is inside: it is let go only afterwards */
+    for (int i = 0; i < 2 * COUNT; i++) /* returns while the other thread is inside: it is let go only afterwards */
         tensors[i]->deleter(tensors[i]);
     pthread_mutex_lock(&gate.mutex);
     gate.go_on = 1;

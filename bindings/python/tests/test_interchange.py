@@ -74,6 +74,11 @@ def test_views_have_types_and_shapes(ctx: mmsb.Context) -> None:
         page.view("bfloat16").memory()
     with pytest.raises(AttributeError, match="DLPack"):
         _ = page.view("bfloat16").__array_interface__
+    with pytest.raises(AttributeError, match="DLPack"):
+        np.asarray(page.view("bfloat16"))
+    scalar = page.view("float64", (), offset=8)
+    page.write(8, np.array([7.5]))
+    assert scalar.memory()[()] == np.asarray(scalar) == 7.5
     with pytest.raises(TypeError, match="copied"):
         import copy
 
@@ -171,6 +176,8 @@ def test_pages_on_devices() -> None:
         }
         assert page.view("f4", (2, 2), strides=(1, 2)).__cuda_array_interface__["strides"] == (4, 8)
         assert not hasattr(view, "__array_interface__")
+        with pytest.raises(AttributeError, match="gpu 1"):
+            np.asarray(view)
         assert not hasattr(page.view("bfloat16"), "__cuda_array_interface__")
         for stream in (None, -1, 1, 2, 12345):
             assert "dltensor" in repr(view.__dlpack__(stream=stream))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
 
 from . import _abi
+from ._convert import as_array
 from ._errors import InvalidArgumentError, InvalidStateError, UnsupportedError
 from ._object import NotCopied
 from ._tensor import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ItemType, export, item_type_of, options_of, tensor_in
@@ -140,6 +141,9 @@ class View(NotCopied):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        return self._interface_of_host()
+
+    def _interface_of_host(self) -> dict[str, Any]:
         if self._device[0] == CUDA:
             raise AttributeError(f"the page lies on gpu {self._device[1]}, whose memory the host cannot access")
         return self._interface()
@@ -165,10 +169,8 @@ class View(NotCopied):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         import numpy
 
-        from ._convert import as_array
-
-        shown = type("_Shown", (), {"__array_interface__": self.__array_interface__, "view": self})()
-        return as_array(numpy.asarray(shown), dtype, copy)
+        self._interface_of_host()  # numpy.asarray comes back here where there is none
+        return as_array(numpy.asarray(self), dtype, copy)
 
     # --------------------------------------------------------------------------------------------------- buffers
 
