@@ -180,8 +180,8 @@ func (p *Pool) miss(stream uint32, b *Block) (Wait, error) {
 	return Wait{}, err
 }
 
-// uncached is a hit behind what little of the stream's cache makes a piece. Where the cache has much, all of it joins first (Reap):
-// as it is, it would be cut into ever smaller pieces.
+// uncached is a hit behind what little of the stream's cache makes a piece. Where the cache has much, all of it joins first
+// (Reap): as it is, it would be cut into ever smaller pieces.
 func (p *Pool) uncached(stream uint32, b *Block) (ok bool, err error) {
 	const much = 16 // of this part of what has memory
 	if backed, _ := p.bounds(0); b.Space >= Spaces || p.source.Cached(stream) > backed/much {

@@ -493,8 +493,13 @@ static void stay(void *user, void *memory, uint64_t size) {
     pthread_mutex_lock(&gate.mutex);
     gate.inside = 1;
     pthread_cond_broadcast(&gate.changed);
-    while (!gate.go_on)
-        pthread_cond_wait(&gate.changed, &gate.mutex);
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += check_stops ? 20 : CHECK_PATIENCE;
+    int late = 0;
+    while (!gate.go_on && !late)
+        late = pthread_cond_timedwait(&gate.changed, &gate.mutex, &end) != 0;
+    CHECK(!late);
     pthread_mutex_unlock(&gate.mutex);
 }
 

@@ -12,7 +12,7 @@ TENSORS = Library(
     package="",
     mode=STEPS,
     sound=(STEPS,),
-    seconds=30,
+    seconds=60,
     programs=(("tests/c/tensor_test.c",),),
     mutants=(
         # What is checked.
