@@ -1,15 +1,15 @@
 /*
  * mmsb.hpp — libmmsb for C++17: objects that end what they own, spans, and errors as exceptions or as values.
  *
- * mmsb.h is the manual: each function here is one of it under a shorter name, and means the same. Its options structs are passed as
- * they are; options<T>() gives one with its defaults. What is missing here is called there, with handle().
+ * mmsb.h is the manual: each function here is one of it under a shorter name, and means the same. Its options structs are passed
+ * as they are; options<T>() gives one with its defaults. What is missing here is called there, with handle().
  *
  * Errors     A call that fails throws mmsb::error. With MMSB_EXPECTED defined before this header it returns mmsb::expected<T>
  *            instead, and nothing throws: that also compiles with -fno-exceptions. A program may have files of both kinds.
- * Owning     Objects that own are moved, not copied, and end what they own: context, store, unique_page, pinned, journal, group,
- *            writing, snapshot, ticket, unique_delta, runtime, reservation, stream, block, use. Their destructors ignore errors:
- *            who wants them calls close() or the like before. A page is a name, as in C: copied freely, it owns nothing, and lives
- *            until destroy() or until its context ends.
+ * Owning     Objects that own are moved, not copied, and end what they own: context, store, unique_page, pinned, journal,
+ *            group, writing, snapshot, ticket, unique_delta, runtime, reservation, stream, block, use. Their destructors ignore
+ *            errors: who wants them calls close() or the like before. A page is a name, as in C: copied freely, it owns nothing,
+ *            and lives until destroy() or until its context ends.
  * Order      Objects end in the reverse order of their definition: what is in a context is defined behind it. The other order is
  *            harmless: what a context has ended answers MMSB_E_STALE_HANDLE.
  * Threads    As in C: any thread may call anything, except that an object of C++ is moved or ended by one thread at a time.
