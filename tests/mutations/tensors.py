@@ -1,5 +1,5 @@
-"""Bugs in tensors of DLPack: what is checked of those of others, what an export says, and what ends it: tests/c/tensor_test.c must
-show each."""
+"""Bugs in tensors of DLPack: what is checked of those of others, what an export says, and what ends it. tests/c/tensor_test.c
+must show each."""
 
 from mutation import Mutant
 from subject import Library
