@@ -336,7 +336,7 @@ build/tsan/%.run: native/tests/% $(NATIVE_OBJECTS) $(NATIVE_HEADERS) $(wildcard 
 
 EXPORTS ?= 1000000
 .PHONY: tensors
-tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=1000000 tensors that eight threads hand on and delete, twice
+tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=1000000 tensors that eight threads hand on, twice
 	@build/c/tensor_test.c.run storm $(EXPORTS)
 	@ASAN_OPTIONS=detect_leaks=0 build/c-asan/tensor_test.c.run storm $(EXPORTS)
 
