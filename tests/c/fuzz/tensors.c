@@ -1,5 +1,5 @@
-/* Pages as tensors of DLPack. They are exported to be read, so that the model stays as it is; what is wrong with a tensor, and what
- * adopting one does, tests/c/tensor_test.c has. */
+/* Pages as tensors of DLPack. They are exported to be read, so that the model stays as it is; tests/c/tensor_test.c has what is
+ * wrong with a tensor, and what adopting one does. */
 #include "fuzz.h"
 
 #include "../tensor.h"
