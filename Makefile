@@ -50,7 +50,7 @@ GO_ROOMS := $(wildcard capi core native gpu nccl transfer cmd)
 LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go.mod $(wildcard go.sum) \
     -type f ! -name '*_test.go' ! -path '*/testdata/*')
 TOOL_SOURCES := $(shell find cmd core gpu kernels go.mod go.sum -type f ! -name '*_test.go')
-C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | \
+C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu' | \
     grep -v examples/quickstart)
 PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
@@ -108,6 +108,11 @@ $(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
 $(STAMPS)/venv-peers: tools/requirements/peers.txt $(STAMPS)/tools
 	@python3 -m venv build/venv-peers
 	@build/venv-peers/bin/python $(PIP) -r tools/requirements/peers.txt
+	@touch $@
+
+$(STAMPS)/venv-jax: tools/requirements/jax.txt $(STAMPS)/tools
+	@python3 -m venv build/venv-jax
+	@build/venv-jax/bin/python $(PIP) -r tools/requirements/jax.txt
 	@touch $@
 
 # NVIDIA's headers, which nothing but tests reads.
@@ -284,7 +289,7 @@ fuzz-files: $(STAMPS)/tools ## FILES=10000000 lying files of each format, given 
 # nothing there.
 C_TESTS := $(patsubst tests/c/%,%,$(wildcard tests/c/*_test.c tests/c/*_test.cpp)) fuzz
 FUZZ := $(wildcard tests/c/fuzz/*.c)
-C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h build/test/libsecond.so
+C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h include/mmsb.hpp build/test/libsecond.so
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
@@ -329,6 +334,12 @@ $(NATIVE_OBJECTS): build/tsan/%.o: native/%.c $(NATIVE_HEADERS)
 	@$(compile_native) -c $< -o $@
 build/tsan/%.run: native/tests/% $(NATIVE_OBJECTS) $(NATIVE_HEADERS) $(wildcard native/tests/*.h)
 	@$(compile_native) $< $(NATIVE_OBJECTS) -o $@ -ldl -lm
+
+EXPORTS ?= 1000000
+.PHONY: tensors
+tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=1000000 tensors that eight threads hand on, twice
+	@build/c/tensor_test.c.run storm $(EXPORTS)
+	@ASAN_OPTIONS=detect_leaks=0 build/c-asan/tensor_test.c.run storm $(EXPORTS)
 
 .PHONY: test-tsan
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
@@ -416,6 +427,10 @@ test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
 test-peers: lib $(FAKECUDA) $(STAMPS)/venv-peers ## cuda.core and Numba with memory of the library
 	@LD_LIBRARY_PATH=build/fakecuda PYTHONPATH=bindings/python/src \
 	    build/venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/peers
+
+.PHONY: test-jax
+test-jax: lib $(STAMPS)/venv-jax ## JAX's arrays as pages, and pages as JAX's arrays, on the host
+	@PYTHONPATH=bindings/python/src build/venv-jax/bin/python -m pytest -q -p no:cacheprovider tests/arrays
 
 .PHONY: test-examples
 test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes

@@ -103,6 +103,20 @@ def main() -> None:
             repeat(lambda: np.copyto(target, source)),
             lambda: page.read() == source.tobytes(),
         )
+        large = context.create_page(1 << 30)
+        row(
+            "python: a page of 1 GiB to NumPy and back",
+            "numpy.from_dlpack of an array of NumPy",
+            repeat(lambda: context.adopt(np.from_dlpack(large)).destroy()),
+            repeat(lambda: np.from_dlpack(target)),
+        )
+        arrays = [np.zeros(16) for _ in range(10_000)]
+        row(
+            "python: adopt_pages of 10 000 arrays, and their end",
+            "a memoryview of each",
+            repeat(lambda: context.destroy_pages(context.adopt_pages(arrays))),
+            repeat(lambda: [memoryview(array) for array in arrays]),
+        )
 
 
 if __name__ == "__main__":

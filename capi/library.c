@@ -206,6 +206,8 @@ static const size_t sizes[] = {
     SIZE(DIFFERENCE, difference),
     SIZE(PAGE_COPY, page_copy),
     SIZE(SYNC_STATS, sync_stats),
+    SIZE(TENSOR_OPTIONS, tensor_options),
+    SIZE(TENSOR_INFO, tensor_info),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -67,7 +67,8 @@ func mmsbgo_live_objects(kind C.int32_t, count *C.uint64_t) (code C.mmsb_status_
 	defer guard(&code)
 	counters := map[C.int32_t]func() uint64{
 		C.MMSB_KIND_PAGE: page.LivePages, C.MMSB_KIND_CONTEXT: page.LiveContexts, C.MMSB_KIND_TICKET: ticket.LiveHandles,
-		C.MMSB_KIND_DELTA: delta.LiveOwned, C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
+		C.MMSB_KIND_TENSOR: native.LiveTensors, C.MMSB_KIND_DELTA: delta.LiveOwned,
+		C.MMSB_KIND_SNAPSHOT: snapshot.LiveHandles, C.MMSB_KIND_STREAM: gpu.LiveStreams,
 		C.MMSB_KIND_BLOCK: gpu.LiveBlocks, C.MMSB_KIND_USE: gpu.LiveUses, C.MMSB_KIND_RUNTIME: devices.LiveRuntimes,
 		C.MMSB_KIND_RESERVATION: devices.LiveReservations, C.MMSB_KIND_CAPTURE: gpu.LiveCaptures,
 		C.MMSB_KIND_COMMANDS: commands.Live,

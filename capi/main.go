@@ -29,12 +29,15 @@ func init() { C.mmsb__restore_descriptors() }
 
 func main() {}
 
-// guard keeps a panic from crossing into C: the call answers INTERNAL, and the library is poisoned.
+// guard keeps a panic from crossing into C: the call answers INTERNAL, and the library is poisoned. It runs when the call has
+// given back its locks, so that exports can end that had to wait for them.
 func guard(code *C.mmsb_status_t) {
 	if value := recover(); value != nil {
 		safego.Caught(value)
 		*code = C.mmsb_status_t(native.Fail(int32(status.Internal), 0, 0, "an internal error; the log has the stack"))
+		return
 	}
+	native.EndWaitingTensors()
 }
 
 // failed stores an error as the thread's last one.

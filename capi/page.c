@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "door.h"
+#include "tensor.h"
 
 #include "_cgo_export.h"
 
@@ -219,11 +220,18 @@ mmsb_status_t mmsb_page_adopt_many(mmsb_context_t context, void *const *memories
                                                    (mmsb_adopt_options_t *)options, pages, bad_index))
 }
 
+/* After what may have given adopted memory back, when its locks are free. */
+static inline mmsb_status_t gave_back(mmsb_status_t status) {
+    mmsb__tensors_end_waiting();
+    return status;
+}
+
 DOOR_SLOW mmsb_status_t destroy_slow(mmsb_page_t page) {
     DOOR_ENTER_TO_END();
     if (page == 0)
         return MMSB_OK;
-    DOOR_CHANGE_OF(page, mmsb__page_destroy_slow(page))
+    mmsb__tensors_end_waiting();
+    DOOR_CHANGE_OF(page, gave_back(mmsb__page_destroy_slow(page)))
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_destroy(mmsb_page_t page) {
@@ -236,13 +244,15 @@ mmsb_status_t mmsb_page_destroy_many(const mmsb_page_t *pages, size_t count, siz
     DOOR_ENTER_TO_END();
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(bad_index);
-    DOOR_CHANGE_OF(pages[0], mmsb__page_destroy_many(pages, count, bad_index))
+    mmsb__tensors_end_waiting();
+    DOOR_CHANGE_OF(pages[0], gave_back(mmsb__page_destroy_many(pages, count, bad_index)))
 }
 
 mmsb_status_t mmsb_page_release(mmsb_page_t page, void **memory, uint64_t *size) {
     DOOR_ENTER();
     DOOR_POINTER(memory);
     DOOR_POINTER(size);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(page, mmsbgo_page_release(page, (uintptr_t *)memory, size))
 }
 
@@ -366,7 +376,7 @@ DOOR_SLOW mmsb_status_t pin_slow(mmsb_page_t page, int32_t mode, void **address)
 DOOR_SLOW mmsb_status_t unpin_slow(mmsb_page_t page, int32_t mode) {
     DOOR_ENTER_TO_END();
     DOOR_CHECK(check_mode(mode));
-    return mmsb__page_unpin(page, mode);
+    return gave_back(mmsb__page_unpin(page, mode));
 }
 
 DOOR_QUICK mmsb_status_t mmsb_page_pin(mmsb_page_t page, int32_t mode, void **address) {
@@ -411,7 +421,7 @@ mmsb_status_t mmsb_page_unpin_many(const mmsb_page_t *pages, size_t count, int32
     DOOR_CHECK(check_mode(mode));
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(bad_index);
-    return mmsb__page_unpin_many(pages, count, mode, bad_index);
+    return gave_back(mmsb__page_unpin_many(pages, count, mode, bad_index));
 }
 
 mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length) {
@@ -455,11 +465,13 @@ mmsb_status_t mmsb_page_resize_many(const mmsb_page_t *pages, const uint64_t *si
     DOOR_ARRAY(pages, count);
     DOOR_ARRAY(sizes, count);
     DOOR_OPTIONAL(bad_index);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(pages[0], mmsbgo_page_resize_many((mmsb_page_t *)pages, (uint64_t *)sizes, count, bad_index))
 }
 
 mmsb_status_t mmsb_page_migrate(mmsb_page_t page, mmsb_location_t location, int32_t device) {
     DOOR_ENTER();
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(page, mmsbgo_page_migrate(page, location, device))
 }
 
@@ -470,6 +482,7 @@ mmsb_status_t mmsb_page_migrate_many(const mmsb_page_t *pages, size_t count, mms
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_OPTIONAL(bad_index);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(pages[0], mmsbgo_page_migrate_many((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work,
                                                       statuses, bad_index))
 }
@@ -481,6 +494,7 @@ mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t coun
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_POINTER(ticket);
+    mmsb__tensors_end_waiting();
     return mmsbgo_page_migrate_many_start((mmsb_page_t *)pages, count, location, device, (mmsb_work_options_t *)work, statuses,
                                           ticket);
 }

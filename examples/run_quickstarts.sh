@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs the quickstarts and the programs of the README and of docs/state-that-survives.md unchanged against the library that `make`
-# built. Without a GPU they use the simulated device, which they ask for; one run without asking for it checks that there is then
-# no device.
+# Runs the quickstarts and the programs of the README, of docs/state-that-survives.md and of docs/interchange.md unchanged against
+# the library that `make` built. Without a GPU they use the simulated device, which they ask for; one run without asking for it
+# checks that there is then no device.
 # Last line: N passed, M failed. Exit code 0 only if nothing failed.
 #
 # Environment, by default what `make` built: MMSB_LIBRARY, PYTHON, JULIA; CC and CXX.
@@ -84,6 +84,12 @@ runs_again() {
 count=3 check "survives.c goes on" runs_again runs_in_c survives.c
 count=2 check "survives.py goes on" runs_again runs_in_python survives.py
 count=2 check "survives.jl goes on" runs_again runs_in_julia survives.jl
+programs_of docs/interchange.md python >"$work/interchange.py"
+check "interchange.py" runs_in_python interchange.py
+programs_of docs/interchange.md cpp >"$work/interchange.cpp"
+check "interchange.cpp" runs_in_cxx interchange.cpp
+cp examples/cache.cpp "$work" || exit 1
+check "cache.cpp" runs_in_cxx cache.cpp
 check "document_store.py" runs_in_python "$root/examples/document_store.py"
 
 # Simulation is never silent: a program that does not ask for it has no device.

@@ -145,8 +145,9 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 #define MMSB_KIND_CAPTURE 13
 #define MMSB_KIND_COMMANDS 14
 /* For mmsb_debug_live_objects only. */
-#define MMSB_KIND_DELTA 4  /* deltas that the library owns; they are pointers, not handles */
-#define MMSB_KIND_MEMORY 5 /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
+#define MMSB_KIND_DELTA 4   /* deltas that the library owns; they are pointers, not handles */
+#define MMSB_KIND_MEMORY 5  /* memory outside of pages: pinned when its context ended, released, or a snapshot saved to memory */
+#define MMSB_KIND_TENSOR 10 /* exports whose deleter has not run */
 
 /* ----------------------------------------------------------------------------------------------- locations ---- */
 
@@ -297,6 +298,8 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_DIFFERENCE 46
 #define MMSB_STRUCT_PAGE_COPY 47
 #define MMSB_STRUCT_SYNC_STATS 48
+#define MMSB_STRUCT_TENSOR_OPTIONS 49
+#define MMSB_STRUCT_TENSOR_INFO 50
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2703,6 +2706,87 @@ MMSB_API void *mmsb_cupy_malloc(void *runtime, size_t bytes, int32_t device);
 /* CuPy's free. NULL does nothing; runtime and device are ignored.
  * Errors: none that is returned. Threads: any. Blocks: as mmsb_plugin_free. Since 0.1. */
 MMSB_API void mmsb_cupy_free(void *runtime, void *address, int32_t device);
+
+/* ------------------------------------------------------------------------------------- arrays of other libraries ---- */
+
+/* Pages as tensors of DLPack 1.x (dmlc.github.io/dlpack), which NumPy, PyTorch, JAX, CuPy and others read and make, without a
+ * copy. This header does not need DLPack's: a tensor is a pointer to its DLManagedTensorVersioned or, without a version, to its
+ * DLManagedTensor. docs/interchange.md has the protocols of Python that are built on these functions. */
+
+#define MMSB_TENSOR_CODE_INT 0
+#define MMSB_TENSOR_CODE_UINT 1
+#define MMSB_TENSOR_CODE_FLOAT 2
+#define MMSB_TENSOR_CODE_HANDLE 3 /* addresses: refused */
+#define MMSB_TENSOR_CODE_BFLOAT 4
+#define MMSB_TENSOR_CODE_COMPLEX 5
+#define MMSB_TENSOR_CODE_BOOL 6
+#define MMSB_TENSOR_CODE_MAX 17 /* 7 to 17 are floats of 8, 6 and 4 bits */
+
+typedef struct mmsb_tensor_options {
+    uint32_t struct_size;
+    int32_t versioned; /* 1; 1 = a DLManagedTensorVersioned, 0 = a DLManagedTensor */
+    int32_t read_only; /* 0; 1 = the consumer may not write: the pin is a READ pin. Only with versioned */
+    int32_t ndim;      /* 1; from 0 to 64 */
+    uint32_t code;     /* MMSB_TENSOR_CODE_UINT; the type of the items: MMSB_TENSOR_CODE_* or another number of DLPack's */
+    uint32_t bits;     /* 8; of a lane: the lanes of an item have whole bytes */
+    uint32_t lanes;    /* 1 */
+    uint32_t reserved_word;
+    uint64_t offset;        /* 0; bytes from the page's first to the first item */
+    const int64_t *shape;   /* NULL; items in each dimension; NULL with ndim 1 = all that the page has from offset on */
+    const int64_t *strides; /* NULL; items from one index to the next in each dimension, at least 1; NULL = row-major */
+    uint64_t reserved[4];
+} mmsb_tensor_options_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_tensor_options_init(mmsb_tensor_options_t *options);
+
+/* Exports a page, in any location: *tensor is the caller's, who calls its deleter once or gives it to a consumer that does. Until
+ * then the page is pinned, for writing unless read_only is 1: it does not move, and destroy returns MMSB_E_BUSY. If its context
+ * ends first, the memory stays until the deleter has run. The deleter may be called on any thread, at any time: it needs no lock
+ * of the program's, and works when the interpreter that the program had is gone, after mmsb_shutdown, and while another tensor's
+ * deleter or a release function of mmsb_adopt_options_t runs. options may be NULL. A GPU page's tensor lies on CUDA's device, a
+ * UNIFIED page's in CUDA's managed memory, a PINNED one's in CUDA's host memory, also where the device is simulated.
+ * Errors: as mmsb_page_pin; MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_SIZE (a negative number of items, or
+ * more than there are addresses), MMSB_E_OUT_OF_RANGE (items past the page's end), MMSB_E_MISMATCH (without a shape: a part of
+ * an item is left), MMSB_E_UNSUPPORTED (items of no whole bytes, an unknown code, strides below 1 or that overlap, read_only
+ * without versioned), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: as mmsb_page_pin. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_export_tensor(mmsb_page_t page, const mmsb_tensor_options_t *options, void **tensor);
+
+typedef struct mmsb_tensor_info {
+    uint32_t struct_size;
+    int32_t device_type; /* DLPack's: 1 = host, 2 = CUDA device, 3 = CUDA's host memory, 13 = managed */
+    int32_t device;
+    int32_t read_only; /* 1 = the producer forbids to write */
+    int32_t copied;    /* 1 = the producer has made a copy: nobody else sees what is written */
+    uint32_t reserved_word;
+    void *address;  /* of the first item */
+    uint64_t bytes; /* of all items: they lie one behind the other, in any order of the dimensions */
+    uint64_t reserved[4];
+} mmsb_tensor_info_t;
+
+/* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_tensor_info_init(mmsb_tensor_info_t *info);
+
+/* What a tensor of any library says of its memory, checked: its shape, strides and offset must describe bytes that lie one behind
+ * the other. The memory itself is not touched. versioned: 1 = a DLManagedTensorVersioned, 0 = a DLManagedTensor.
+ * Errors: MMSB_E_INVALID_ARGUMENT (NULL, ndim), MMSB_E_STRUCT_VERSION, MMSB_E_FORMAT (another major version of DLPack),
+ * MMSB_E_INVALID_SIZE (no items, a negative number of them, more than there are addresses), MMSB_E_UNSUPPORTED (an unknown device
+ * type, items of no whole bytes, an unknown code, strides below 1, that overlap or leave gaps). Threads: any. Blocks: no. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_tensor_info(const void *tensor, int32_t versioned, mmsb_tensor_info_t *info);
+
+/* Adopts the memory of a tensor (mmsb_page_adopt), which is the page's on success: its deleter is called when release would be,
+ * on the same thread, and must not call the library unless it is that of an export. Of options (may be NULL) id and read_only
+ * count; release and user must be NULL. A failed call leaves the tensor to the caller.
+ * Errors: as mmsb_tensor_info and mmsb_page_adopt; MMSB_E_INVALID_STATE (read_only is 0, but the producer forbids to write);
+ * MMSB_E_UNSUPPORTED (memory of a device). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32_t versioned,
+                                              const mmsb_adopt_options_t *options, mmsb_page_t *page);
+
+/* The destructor of a capsule of Python (PyCapsule_Destructor) that holds a tensor under the name "dltensor_versioned" or
+ * "dltensor": calls the deleter, unless a consumer has renamed the capsule. The caller has the interpreter's lock.
+ * Errors: none that is returned. Threads: any. Blocks: as the deleter. Since 0.1. */
+MMSB_API void mmsb_tensor_capsule_end(void *capsule);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@ package native
 #include "mask.h"
 #include "pin.h"
 #include "poison.h"
+#include "tensor.h"
 #include "walk.h"
 
 extern void mmsb__native_install(void);
@@ -45,6 +46,15 @@ extern void mmsb__native_install(void);
 static inline void call_release(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
     ((void (*)(void *, void *, uint64_t))release)((void *)user, (void *)memory, size);
 }
+// Where the thread may hold locks. A thread for which there is no memory ends exports at once.
+static inline void call_release_locked(uintptr_t release, uintptr_t user, uintptr_t memory, uint64_t size) {
+    mmsb__thread_t *self = mmsb__self ? mmsb__self : mmsb__thread_enter();
+    if (self)
+        self->gives_back++;
+    call_release(release, user, memory, size);
+    if (self)
+        self->gives_back--;
+}
 // In AddressSanitizer builds: of length bytes at memory only the first size may be touched.
 static inline void redzone_memory(uintptr_t memory, uint64_t size, uint64_t length) {
     MMSB__UNPOISON((void *)memory, size);
@@ -58,6 +68,7 @@ import "C"
 
 import (
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 )
@@ -372,10 +383,26 @@ func SwapMemory(a uint32, aState *uint64, b uint32, bState *uint64) {
 	C.mmsb__memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
 }
 
-// CallRelease calls the caller's function for adopted memory, on this thread.
+// CallRelease calls the caller's function for adopted memory, on this thread, outside of every lock.
 func CallRelease(release, user, memory uintptr, size uint64) {
 	C.call_release(C.uintptr_t(release), C.uintptr_t(user), C.uintptr_t(memory), C.uint64_t(size))
 }
+
+// CallReleaseLocked is CallRelease where the caller may hold locks of pages: exports that end meanwhile wait for
+// EndWaitingTensors.
+func CallReleaseLocked(release, user, memory uintptr, size uint64) {
+	C.call_release_locked(C.uintptr_t(release), C.uintptr_t(user), C.uintptr_t(memory), C.uint64_t(size))
+}
+
+// EndWaitingTensors ends the exports that wait for it. It may end pages.
+func EndWaitingTensors() {
+	if atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&C.mmsb__tensors_waiting))) != nil {
+		C.mmsb__tensors_end_waiting_slow()
+	}
+}
+
+// LiveTensors is the number of exports whose deleter has not run.
+func LiveTensors() uint64 { return uint64(C.mmsb__tensors_alive()) }
 
 // LockPair locks two different pages together and makes sure that their bytes have addresses. The locks are the thread's, so the
 // goroutine stays on it until UnlockPair.

@@ -111,6 +111,25 @@ mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode) {
     return status;
 }
 
+/* A pinned page's record stays its own. */
+int mmsb__page_try_unpin(uint64_t page, int32_t mode) {
+    mmsb__record_t *record = mmsb__record_of(page);
+    uint64_t state = mmsb__state_load(record);
+    if ((state & MMSB__OWNER_MASK) ||
+        !__atomic_compare_exchange_n(&record->state, &state, state | MMSB__OWNER_LIBRARY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return 0;
+    const int lives = mmsb__state_is(state, page);
+    (void)end_pin(page, record, mode);
+    if (!lives && !mmsb__record_pinned(record)) {
+        mmsb__upcalls.release_ended(mmsb__record_index(record));
+        return 1;
+    }
+    if (lives && mode == MMSB_PIN_WRITE)
+        mmsb__version_move(record);
+    mmsb__page_unlock(record, state);
+    return 1;
+}
+
 /* -------------------------------------------------------------------------------------------------- many pages ---- */
 
 /* Takes back pins that a batch has begun: all of its pages are locked. */

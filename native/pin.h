@@ -69,6 +69,8 @@ mmsb_status_t mmsb__page_pin(uint64_t page, int32_t mode, void **address);
 /* The same without an address: of a page on a device, the program does not get the device's. */
 mmsb_status_t mmsb__page_pin_apart(uint64_t page, int32_t mode);
 mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode);
+/* Ends a pin that is known to be there, also where the context has ended, without waiting: 0 = another call has the page. */
+int mmsb__page_try_unpin(uint64_t page, int32_t mode);
 mmsb_status_t mmsb__page_pin_many(const mmsb_page_t *pages, size_t count, int32_t mode, void **addresses, size_t *bad_index);
 mmsb_status_t mmsb__page_unpin_many(const mmsb_page_t *pages, size_t count, int32_t mode, size_t *bad_index);
 

@@ -59,6 +59,14 @@ header_alone() {
     "$@" -Iinclude -Wall -Wextra -pedantic -Werror -fsyntax-only -include mmsb.h /dev/null
 }
 
+# cxx_header COMPILER: mmsb.hpp alone, in both of its forms, and its tests.
+cxx_header() {
+    local compile=("$1" -std=c++17 -Iinclude -Itests/c -Wall -Wextra -pedantic -Werror -fsyntax-only) name=$1
+    step "mmsb.hpp alone, $name" "${compile[@]}" -x c++ -include mmsb.hpp /dev/null
+    step "mmsb.hpp without exceptions, $name" "${compile[@]}" -fno-exceptions -DMMSB_EXPECTED -x c++ -include mmsb.hpp /dev/null
+    step "programs with mmsb.hpp, $name" "${compile[@]}" tests/c/hpp_test.cpp tests/c/hpp_expected_test.cpp examples/cache.cpp
+}
+
 # The Python package has rules of its own in its pyproject.toml; tools and tests have tools/ruff.toml.
 python_lint() {
     files '*.py' | grep -v '^bindings/' | xargs "$check/ruff" "$@" --quiet --no-cache --config tools/ruff.toml &&
@@ -77,8 +85,10 @@ step "shell scripts parse" shell_syntax
 step "header alone as C99" header_alone gcc -x c -std=c99
 step "header alone as C11" header_alone gcc -x c -std=c11
 step "header alone as C++17" header_alone g++ -x c++ -std=c++17
+cxx_header g++
+! command -v clang++ > /dev/null || cxx_header clang++
 step "gofmt" go_format
-step "clang-format" over '*.c' '*.h' '*.cpp' '*.cu' -- "$check/clang-format" --dry-run -Werror
+step "clang-format" over '*.c' '*.h' '*.cpp' '*.hpp' '*.cu' -- "$check/clang-format" --dry-run -Werror
 step "ruff check" python_lint check
 step "ruff format" python_lint format --check
 step "mypy --strict" python_types

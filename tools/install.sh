@@ -14,7 +14,7 @@ install -d "$prefix"/{bin,include,lib/cmake/mmsb,lib/pkgconfig,share/licenses/mm
 install -m 755 build/libmmsb.so "$prefix/lib/libmmsb.so.$version"
 ln -sfn "libmmsb.so.$version" "$prefix/lib/libmmsb.so.0"
 ln -sfn libmmsb.so.0 "$prefix/lib/libmmsb.so"
-install -m 644 include/mmsb.h "$prefix/include/mmsb.h"
+install -m 644 include/mmsb.h include/mmsb.hpp "$prefix/include"
 install -m 644 LICENSE "$prefix/share/licenses/mmsb/LICENSE"
 install -m 755 build/mmsb "$prefix/bin/mmsb"
 (cd build && find share -type f) | while read -r file; do

@@ -21,6 +21,7 @@ const (
 	KindCommands    = 14
 	KindDelta       = 4
 	KindMemory      = 5
+	KindTensor      = 10
 )
 
 // MMSB_LOCATION_*.

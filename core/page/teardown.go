@@ -39,7 +39,7 @@ func (c *Context) dismantle(index uint32, state uint64) {
 	c.residency.Forget(index, &side)
 	c.memory.FreeRecord(index, state)
 	if side.Release != 0 {
-		native.CallRelease(side.Release, side.User, base, size)
+		native.CallReleaseLocked(side.Release, side.User, base, size)
 	}
 }
 

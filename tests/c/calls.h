@@ -6,6 +6,7 @@
 #define MMSB_TESTS_CALLS_H
 
 #include "library.h"
+#include "tensor.h"
 
 enum call_role {
     ORDINARY,
@@ -62,6 +63,8 @@ typedef struct call_arguments {
     uint32_t sum;
     mmsb_tag_t tag;
     const void *view;
+    dl_legacy_t tensor;
+    mmsb_tensor_info_t tensor_info;
 } call_arguments_t;
 
 static inline call_arguments_t call_arguments(uint64_t handle) {
@@ -89,6 +92,11 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_device_memory_init(&a.device_memory);
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
+    mmsb_tensor_info_init(&a.tensor_info);
+    a.tensor.tensor.device.type = 1;
+    a.tensor.tensor.dtype.code = 1;
+    a.tensor.tensor.dtype.bits = 8;
+    a.tensor.tensor.dtype.lanes = 1;
     return a;
 }
 
@@ -101,6 +109,7 @@ static inline void call_arguments_link(call_arguments_t *a) {
     a->range.buffer = a->bytes;
     a->memory = a->bytes;
     a->size = sizeof a->bytes;
+    a->tensor.tensor.data = a->bytes; /* of no dimensions: one byte */
 }
 
 /* What work writes to that may end after the call. */
@@ -303,7 +312,10 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_plugin_allocate, MMSB_KIND_RUNTIME, ORDINARY, (handle, 64, NULL, MMSB_PLUGIN_ORDERED, &a.pointer)) \
     CALL(mmsb_plugin_free, 0, ENDS, (NULL, NULL)) \
     CALL(mmsb_plugin_record, 0, ORDINARY, (a.bytes, NULL)) \
-    CALL(mmsb_plugin_bind, 0, ORDINARY, (0, 0))
+    CALL(mmsb_plugin_bind, 0, ORDINARY, (0, 0)) \
+    CALL(mmsb_page_export_tensor, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, &a.pointer)) \
+    CALL(mmsb_tensor_info, 0, ORDINARY, (&a.tensor, 0, &a.tensor_info)) \
+    CALL(mmsb_page_adopt_tensor, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.tensor, 0, NULL, a.handles))
 
 #define DEFINE_CALL(name, kind, role, arguments) \
     static inline mmsb_status_t call_##name(uint64_t handle) { \

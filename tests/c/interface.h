@@ -584,6 +584,31 @@ FIELD_IS(mmsb_propagation_t, changed, 24, 8);
 FIELD_IS(mmsb_propagation_t, bytes, 32, 8);
 FIELD_IS(mmsb_propagation_t, reserved, 40, 8);
 
+SIZE_IS(mmsb_tensor_options_t, 88);
+FIELD_IS(mmsb_tensor_options_t, struct_size, 0, 4);
+FIELD_IS(mmsb_tensor_options_t, versioned, 4, 4);
+FIELD_IS(mmsb_tensor_options_t, read_only, 8, 4);
+FIELD_IS(mmsb_tensor_options_t, ndim, 12, 4);
+FIELD_IS(mmsb_tensor_options_t, code, 16, 4);
+FIELD_IS(mmsb_tensor_options_t, bits, 20, 4);
+FIELD_IS(mmsb_tensor_options_t, lanes, 24, 4);
+FIELD_IS(mmsb_tensor_options_t, reserved_word, 28, 4);
+FIELD_IS(mmsb_tensor_options_t, offset, 32, 8);
+FIELD_IS(mmsb_tensor_options_t, shape, 40, 8);
+FIELD_IS(mmsb_tensor_options_t, strides, 48, 8);
+FIELD_IS(mmsb_tensor_options_t, reserved, 56, 32);
+
+SIZE_IS(mmsb_tensor_info_t, 72);
+FIELD_IS(mmsb_tensor_info_t, struct_size, 0, 4);
+FIELD_IS(mmsb_tensor_info_t, device_type, 4, 4);
+FIELD_IS(mmsb_tensor_info_t, device, 8, 4);
+FIELD_IS(mmsb_tensor_info_t, read_only, 12, 4);
+FIELD_IS(mmsb_tensor_info_t, copied, 16, 4);
+FIELD_IS(mmsb_tensor_info_t, reserved_word, 20, 4);
+FIELD_IS(mmsb_tensor_info_t, address, 24, 8);
+FIELD_IS(mmsb_tensor_info_t, bytes, 32, 8);
+FIELD_IS(mmsb_tensor_info_t, reserved, 40, 32);
+
 /* Each public struct by its number. */
 static const struct interface_struct {
     int32_t number;
@@ -637,6 +662,8 @@ static const struct interface_struct {
     {MMSB_STRUCT_ACCESS, sizeof(mmsb_access_t)},
     {MMSB_STRUCT_COPY, sizeof(mmsb_copy_t)},
     {MMSB_STRUCT_PROPAGATION, sizeof(mmsb_propagation_t)},
+    {MMSB_STRUCT_TENSOR_OPTIONS, sizeof(mmsb_tensor_options_t)},
+    {MMSB_STRUCT_TENSOR_INFO, sizeof(mmsb_tensor_info_t)},
 };
 
 /* Each status code. */
@@ -894,6 +921,9 @@ static const char *const interface_calls[] = {
     "mmsb_plugin_free",
     "mmsb_plugin_record",
     "mmsb_plugin_bind",
+    "mmsb_page_export_tensor",
+    "mmsb_tensor_info",
+    "mmsb_page_adopt_tensor",
 };
 
 #endif

@@ -45,10 +45,10 @@ static inline uint64_t check_live(int32_t kind) {
 static inline void check_nothing_lives(void) {
     static int leaked;
     const int64_t end = check_seconds() + (leaked ? 0 : CHECK_PATIENCE);
-    static const int32_t kinds[] = {MMSB_KIND_PAGE,    MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
-                                    MMSB_KIND_MEMORY,  MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
-                                    MMSB_KIND_USE,     MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE,
-                                    MMSB_KIND_COMMANDS};
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,     MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY,   MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,      MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE,
+                                    MMSB_KIND_COMMANDS, MMSB_KIND_TENSOR};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         int32_t kind = kinds[i];
         uint64_t left;

@@ -92,7 +92,7 @@ def test_no_c_file_of_the_library_has_a_main(root: Path) -> None:
 
 
 LAST_COLUMN = 130
-LIMITED = {".go", ".c", ".h", ".cpp", ".cu", ".py", ".jl", ".sh"}
+LIMITED = {".go", ".c", ".h", ".cpp", ".hpp", ".cu", ".py", ".jl", ".sh"}
 
 # The quickstart keeps the bytes it came with.
 LONG_LINES = ("examples/quickstart.c",)

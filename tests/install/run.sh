@@ -87,6 +87,14 @@ by_pkg_config() {
         -Wl,-rpath,"$work/moved/lib" -o "$work/by-pkg-config" && "$work/by-pkg-config"
 }
 
+cache_by_pkg_config() {
+    local flags
+    flags=$(PKG_CONFIG_PATH=$work/moved/lib/pkgconfig pkg-config --cflags --libs mmsb) || return 1
+    # shellcheck disable=SC2086
+    g++ -std=c++17 -Wall -Wextra -pedantic -Werror examples/cache.cpp $flags -Wl,-rpath,"$work/moved/lib" -o "$work/cache" &&
+        "$work/cache"
+}
+
 step "make install" install_by_make
 step "cmake --install" install_by_cmake
 step "both install the same files" same_files
@@ -95,6 +103,7 @@ step "the tool, its manual page and completions" installed_tool
 step "find_package refuses another minor release" other_version_refused
 step "pkg-config, C99" by_pkg_config gcc c c99
 step "pkg-config, C++17" by_pkg_config g++ c++ c++17
+step "pkg-config, mmsb.hpp" cache_by_pkg_config
 step "add_subdirectory" consumer subdirectory -DMMSB_SOURCE="$root"
 echo "$passed passed, $failed failed"
 exit $((failed > 0))

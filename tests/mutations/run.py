@@ -57,6 +57,7 @@ from sleeps import PARTITIONS, SLEEPS
 from stores import SEATS, STORES
 from subject import ROOT, C, Go, Plantings
 from syncs import SYNCS
+from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
@@ -121,6 +122,7 @@ SUBJECTS: list[Go | C] = [
     TOOL_CLONES,
     LONG_COPIES,
     LIBRARY,
+    TENSORS,
     LIMITS,
     COMMANDS,
     PROPAGATION,

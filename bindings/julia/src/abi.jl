@@ -52,6 +52,7 @@ const MMSB_KIND_CAPTURE = Int32(13)
 const MMSB_KIND_COMMANDS = Int32(14)
 const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
+const MMSB_KIND_TENSOR = Int32(10)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
 const MMSB_LOCATION_CPU = Int32(0)
 const MMSB_LOCATION_GPU = Int32(1)
@@ -116,6 +117,8 @@ const MMSB_STRUCT_PROPAGATION = Int32(45)
 const MMSB_STRUCT_DIFFERENCE = Int32(46)
 const MMSB_STRUCT_PAGE_COPY = Int32(47)
 const MMSB_STRUCT_SYNC_STATS = Int32(48)
+const MMSB_STRUCT_TENSOR_OPTIONS = Int32(49)
+const MMSB_STRUCT_TENSOR_INFO = Int32(50)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -201,6 +204,14 @@ const MMSB_ACCESS_WRITE = Int32(2)
 const MMSB_ACCESS_READ_WRITE = Int32(3)
 const MMSB_PLUGIN_ORDERED = Int32(0)
 const MMSB_PLUGIN_SEGMENT = Int32(1)
+const MMSB_TENSOR_CODE_INT = Int32(0)
+const MMSB_TENSOR_CODE_UINT = Int32(1)
+const MMSB_TENSOR_CODE_FLOAT = Int32(2)
+const MMSB_TENSOR_CODE_HANDLE = Int32(3)
+const MMSB_TENSOR_CODE_BFLOAT = Int32(4)
+const MMSB_TENSOR_CODE_COMPLEX = Int32(5)
+const MMSB_TENSOR_CODE_BOOL = Int32(6)
+const MMSB_TENSOR_CODE_MAX = Int32(17)
 
 # Types.
 
@@ -844,6 +855,33 @@ struct mmsb_propagation_t
     reserved::UInt64
 end
 
+struct mmsb_tensor_options_t
+    struct_size::UInt32
+    versioned::Int32
+    read_only::Int32
+    ndim::Int32
+    code::UInt32
+    bits::UInt32
+    lanes::UInt32
+    reserved_word::UInt32
+    offset::UInt64
+    shape::Ptr{Int64}
+    strides::Ptr{Int64}
+    reserved::NTuple{4,UInt64}
+end
+
+struct mmsb_tensor_info_t
+    struct_size::UInt32
+    device_type::Int32
+    device::Int32
+    read_only::Int32
+    copied::Int32
+    reserved_word::UInt32
+    address::Ptr{Cvoid}
+    bytes::UInt64
+    reserved::NTuple{4,UInt64}
+end
+
 # The number by which mmsb_sizeof knows each struct.
 const STRUCTS = (
     MMSB_STRUCT_ERROR_DETAIL => mmsb_error_detail_t,
@@ -894,6 +932,8 @@ const STRUCTS = (
     MMSB_STRUCT_ACCESS => mmsb_access_t,
     MMSB_STRUCT_COPY => mmsb_copy_t,
     MMSB_STRUCT_PROPAGATION => mmsb_propagation_t,
+    MMSB_STRUCT_TENSOR_OPTIONS => mmsb_tensor_options_t,
+    MMSB_STRUCT_TENSOR_INFO => mmsb_tensor_info_t,
 )
 
 # Functions.
@@ -1617,3 +1657,17 @@ mmsb_cupy_malloc(runtime, bytes, device) =
     @ccall libmmsb.mmsb_cupy_malloc(runtime::Ptr{Cvoid}, bytes::Csize_t, device::Int32)::Ptr{Cvoid}
 mmsb_cupy_free(runtime, address, device) =
     @ccall libmmsb.mmsb_cupy_free(runtime::Ptr{Cvoid}, address::Ptr{Cvoid}, device::Int32)::Cvoid
+mmsb_tensor_options_init(options) = @ccall libmmsb.mmsb_tensor_options_init(options::Ptr{mmsb_tensor_options_t})::Cvoid
+mmsb_page_export_tensor(page, options, tensor) =
+    @ccall libmmsb.mmsb_page_export_tensor(
+        page::mmsb_page_t, options::Ptr{mmsb_tensor_options_t}, tensor::Ptr{Ptr{Cvoid}}
+    )::mmsb_status_t
+mmsb_tensor_info_init(info) = @ccall libmmsb.mmsb_tensor_info_init(info::Ptr{mmsb_tensor_info_t})::Cvoid
+mmsb_tensor_info(tensor, versioned, info) =
+    @ccall libmmsb.mmsb_tensor_info(tensor::Ptr{Cvoid}, versioned::Int32, info::Ptr{mmsb_tensor_info_t})::mmsb_status_t
+mmsb_page_adopt_tensor(context, tensor, versioned, options, page) =
+    @ccall libmmsb.mmsb_page_adopt_tensor(
+        context::mmsb_context_t, tensor::Ptr{Cvoid}, versioned::Int32, options::Ptr{mmsb_adopt_options_t},
+        page::Ptr{mmsb_page_t}
+    )::mmsb_status_t
+mmsb_tensor_capsule_end(capsule) = @ccall libmmsb.mmsb_tensor_capsule_end(capsule::Ptr{Cvoid})::Cvoid

@@ -10,6 +10,8 @@ const TEST_FILES = (
     "memory.jl", "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl",
     "commands.jl", "stores.jl", "longcalls.jl", "groups.jl", "devices.jl", "sleep.jl", "plugins.jl",
     "unifiedmemory.jl", "gpukernels.jl", "guard.jl", "garbage.jl",
+    "stores.jl", "longcalls.jl", "groups.jl", "devices.jl", "sleep.jl", "plugins.jl", "tensors.jl",
+    "unifiedmemory.jl", "guard.jl", "garbage.jl",
 )
 
 # Number of live objects of each kind in the process.
@@ -17,7 +19,7 @@ const KINDS = (
     LibMMSB.MMSB_KIND_PAGE, LibMMSB.MMSB_KIND_CONTEXT, LibMMSB.MMSB_KIND_TICKET, LibMMSB.MMSB_KIND_DELTA,
     LibMMSB.MMSB_KIND_MEMORY, LibMMSB.MMSB_KIND_SNAPSHOT, LibMMSB.MMSB_KIND_STREAM, LibMMSB.MMSB_KIND_BLOCK,
     LibMMSB.MMSB_KIND_USE, LibMMSB.MMSB_KIND_RUNTIME, LibMMSB.MMSB_KIND_RESERVATION,
-    LibMMSB.MMSB_KIND_CAPTURE, LibMMSB.MMSB_KIND_COMMANDS,
+    LibMMSB.MMSB_KIND_CAPTURE, LibMMSB.MMSB_KIND_COMMANDS, LibMMSB.MMSB_KIND_TENSOR,
 )
 
 function live_objects(kind)

@@ -277,14 +277,14 @@ def test_adopting_arrays_and_what_cannot_be_adopted(ctx: mmsb.Context) -> None:
             act()
     assert not np.asarray(frozen).flags.writeable
     assert np.asarray(frozen).tobytes() == b"constant"
-    with pytest.raises(BufferError):
+    with pytest.raises(mmsb.InvalidStateError, match="8 bytes are read-only"):
         ctx.adopt(b"constant")
-    with pytest.raises((BufferError, ValueError)):
+    with pytest.raises(mmsb.UnsupportedError, match="gaps"):
         ctx.adopt(array[::2])
     with pytest.raises(mmsb.MMSBError):
         ctx.adopt(bytearray())
     with pytest.raises(TypeError):
-        ctx.adopt("text")  # type: ignore[arg-type]
+        ctx.adopt("text")
     with pytest.raises(mmsb.AlreadyExistsError):
         ctx.adopt(bytearray(1), id=page.id)
     assert len(ctx) == 2

@@ -216,6 +216,7 @@ void fuzz_getters(void);
 /* bytes.c */
 void fuzz_pin(void);
 void fuzz_unpin(void);
+void fuzz_tensor(void);
 void fuzz_read(void);
 void fuzz_write(void);
 void fuzz_ranges_of_many(void);

@@ -93,6 +93,7 @@ from .page import Difference, Page, PageArray, PageCopy, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
+from .view import View
 
 __version__ = "0.1.0"
 
@@ -176,6 +177,7 @@ __all__ = [
     "TimeoutError",
     "UnsupportedError",
     "Use",
+    "View",
     "WouldBlockError",
     "abi_version",
     "build_info",

@@ -61,6 +61,7 @@ KIND_CAPTURE = 13
 KIND_COMMANDS = 14
 KIND_DELTA = 4
 KIND_MEMORY = 5
+KIND_TENSOR = 10
 LOCATION_DEFAULT = -1
 LOCATION_CPU = 0
 LOCATION_GPU = 1
@@ -125,6 +126,8 @@ STRUCT_PROPAGATION = 45
 STRUCT_DIFFERENCE = 46
 STRUCT_PAGE_COPY = 47
 STRUCT_SYNC_STATS = 48
+STRUCT_TENSOR_OPTIONS = 49
+STRUCT_TENSOR_INFO = 50
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -210,6 +213,14 @@ ACCESS_WRITE = 2
 ACCESS_READ_WRITE = 3
 PLUGIN_ORDERED = 0
 PLUGIN_SEGMENT = 1
+TENSOR_CODE_INT = 0
+TENSOR_CODE_UINT = 1
+TENSOR_CODE_FLOAT = 2
+TENSOR_CODE_HANDLE = 3
+TENSOR_CODE_BFLOAT = 4
+TENSOR_CODE_COMPLEX = 5
+TENSOR_CODE_BOOL = 6
+TENSOR_CODE_MAX = 17
 
 E = {
     "invalid_argument": E_INVALID_ARGUMENT,
@@ -258,6 +269,7 @@ KIND = {
     "commands": KIND_COMMANDS,
     "delta": KIND_DELTA,
     "memory": KIND_MEMORY,
+    "tensor": KIND_TENSOR,
 }
 LOCATION = {
     "default": LOCATION_DEFAULT,
@@ -327,6 +339,16 @@ SYNC = {
     "both": SYNC_BOTH,
     "host_wins": SYNC_HOST_WINS,
     "device_wins": SYNC_DEVICE_WINS,
+}
+TENSOR_CODE = {
+    "int": TENSOR_CODE_INT,
+    "uint": TENSOR_CODE_UINT,
+    "float": TENSOR_CODE_FLOAT,
+    "handle": TENSOR_CODE_HANDLE,
+    "bfloat": TENSOR_CODE_BFLOAT,
+    "complex": TENSOR_CODE_COMPLEX,
+    "bool": TENSOR_CODE_BOOL,
+    "max": TENSOR_CODE_MAX,
 }
 
 
@@ -1055,6 +1077,37 @@ class Propagation(ctypes.Structure):
     )
 
 
+class TensorOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("versioned", c_int32),
+        ("read_only", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint32),
+        ("bits", c_uint32),
+        ("lanes", c_uint32),
+        ("reserved_word", c_uint32),
+        ("offset", c_uint64),
+        ("shape", c_void_p),
+        ("strides", c_void_p),
+        ("reserved", c_uint64 * 4),
+    )
+
+
+class TensorInfo(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("device_type", c_int32),
+        ("device", c_int32),
+        ("read_only", c_int32),
+        ("copied", c_int32),
+        ("reserved_word", c_uint32),
+        ("address", c_void_p),
+        ("bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
+    )
+
+
 # The number by which mmsb_sizeof knows each struct.
 STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ERROR_DETAIL: ErrorDetail,
@@ -1105,6 +1158,8 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ACCESS: Access,
     STRUCT_COPY: Copy,
     STRUCT_PROPAGATION: Propagation,
+    STRUCT_TENSOR_OPTIONS: TensorOptions,
+    STRUCT_TENSOR_INFO: TensorInfo,
 }
 # Each function's result and parameters.
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -1408,4 +1463,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_torch_base": (c_void_p, (c_void_p, POINTER(c_size_t))),
     "mmsb_cupy_malloc": (c_void_p, (c_void_p, c_size_t, c_int32)),
     "mmsb_cupy_free": (None, (c_void_p, c_void_p, c_int32)),
+    "mmsb_tensor_options_init": (None, (POINTER(TensorOptions),)),
+    "mmsb_page_export_tensor": (c_int32, (c_uint64, POINTER(TensorOptions), POINTER(c_void_p))),
+    "mmsb_tensor_info_init": (None, (POINTER(TensorInfo),)),
+    "mmsb_tensor_info": (c_int32, (c_void_p, c_int32, POINTER(TensorInfo))),
+    "mmsb_page_adopt_tensor": (c_int32, (c_uint64, c_void_p, c_int32, POINTER(AdoptOptions), POINTER(c_uint64))),
+    "mmsb_tensor_capsule_end": (None, (c_void_p,)),
 }

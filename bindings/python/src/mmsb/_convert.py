@@ -71,15 +71,15 @@ class Buffer:
     __slots__ = ("_view", "address", "length")
 
     def __init__(self, source: BytesLike, writable: bool = False) -> None:
-        self._view = _PyBuffer()
-        _get_buffer(source, ctypes.byref(self._view), _FORMAT | (_WRITABLE if writable else 0))
-        refuse_objects(self._view.format)
-        self.length: int = self._view.len
+        self._view = view = _PyBuffer()
+        _get_buffer(source, view, _FORMAT | (_WRITABLE if writable else 0))
+        refuse_objects(view.format)
+        self.length: int = view.len
         # An empty buffer may have any address; the library gets one that is aligned for every type.
-        self.address: int = self._view.buf if self.length else _NOWHERE
+        self.address: int = view.buf if self.length else _NOWHERE
 
     def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
-        release(ctypes.byref(self._view))
+        release(self._view)
 
 
 def refuse_objects(code: bytes | None) -> None:

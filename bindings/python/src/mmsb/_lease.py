@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -102,8 +102,32 @@ def let_go(token: int) -> None:
 _released: deque[object] = deque()
 
 
-def _release(token: int, _memory: int, _size: int) -> None:
-    _released.append(_held.pop(token, None))
+class Lot:
+    """Objects whose memory one call has adopted: each is let go when a page over its address ends, the lot with the last."""
+
+    __slots__ = ("_left", "_owners")
+
+    def __init__(self, addresses: Iterable[int], owners: Iterable[object]) -> None:
+        self._owners: dict[int, list[object]] = {}
+        for address, owner in zip(addresses, owners):
+            self._owners.setdefault(address, []).append(owner)
+        self._left = [None] * sum(map(len, self._owners.values()))
+
+    def let_go(self, address: int) -> tuple[object, bool]:
+        """An object at an address, and whether it was the last one. Calls of several threads may meet in here."""
+        owner = self._owners[address].pop()
+        self._left.pop()
+        return owner, not self._left
+
+
+def _release(token: int, memory: int, _size: int) -> None:
+    thing = _held.get(token)
+    last = True
+    if isinstance(thing, Lot):
+        thing, last = thing.let_go(memory)
+    _released.append(thing)
+    if last:
+        _held.pop(token, None)
 
 
 release_adopted = _abi.ReleaseFunction(_release)

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, Union, cast
 
 from . import _abi, _ffi
@@ -38,8 +39,9 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, sync_of, value_of
-from ._lease import Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
+from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
+from ._tensor import Lender, give_back, lend, lend_all
 from .delta import Delta, struct_of
 from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
@@ -315,43 +317,57 @@ class Context(Closable):
 
     def adopt(
         self,
-        memory: BytesLike,
+        memory: Lender,
         read_only: bool = False,
         id: int = 0,
     ) -> Page:
-        """Creates a page over the memory of an object with the buffer protocol (NumPy array, bytearray, mmap), without a copy.
+        """Creates a page over the memory of an object, without a copy.
 
-        The page keeps the object and its buffer until the page ends. A restore that has the page's id writes into the object.
+        memory: an object with the buffer protocol (NumPy array, bytearray, mmap), with __dlpack__ (PyTorch, JAX, CuPy) or
+        __array_interface__, or a capsule of DLPack. Its items must lie one behind the other, in any order of the dimensions, in
+        memory that the host can access: UnsupportedError names a device.
+
+        The page keeps the object until the page ends. A restore that has the page's id writes into the object.
         """
-        buffer = Buffer(memory, writable=not read_only)
-        options = _abi.AdoptOptions()
-        lib.mmsb_adopt_options_init(options)
-        options.read_only = int(bool(read_only))
-        options.id = unsigned(id, "id")
-        options.release = release_adopted
+        options = _adopt_options(read_only, id)
         page = ctypes.c_uint64()
         context = self.handle
-        options.user = token = hold(buffer)
-        status = lib.mmsb_page_adopt(context, buffer.address, buffer.length, options, page)
-        if status:
+        lent = lend(memory, not read_only)
+        options.user = token = hold(lent)
+        status = lib.mmsb_page_adopt(context, lent.address, lent.length, options, page)
+        if status and not page:
             let_go(token)
-            self._check(status)
+            give_back((lent,))
+        self._check(status)
         return Page(self, page.value)
 
-    def adopt_pages(self, memories: Iterable[BytesLike], read_only: bool = False, ids: Numbers | None = None) -> PageArray:
+    def adopt_pages(self, memories: Iterable[Lender], read_only: bool = False, ids: Numbers | None = None) -> PageArray:
         """adopt() of many objects, or of none."""
         objects = list(memories)
-        chosen = [0] * len(objects) if ids is None else [unsigned(id, "ids") for id in cast("Iterable[int]", ids)]
-        if len(chosen) != len(objects):
-            raise MismatchError(f"ids has {len(chosen)} numbers for {len(objects)} objects")
-        adopted: list[Page] = []
-        try:  # one by one: mmsb_page_adopt_many has one argument of release for all pages
-            for memory, id in zip(objects, chosen):
-                adopted.append(self.adopt(memory, read_only, id))
-        except BaseException:
-            self.destroy_pages(adopted)
-            raise
-        return PageArray(self, array("Q", [page.handle for page in adopted]))
+        count = len(objects)
+        chosen = None if ids is None else words(ids, "ids")
+        if chosen is not None and chosen.length != count * 8:
+            raise MismatchError(f"ids has {chosen.length // 8} numbers for {count} objects")
+        options = _adopt_options(read_only, 0)
+        context, handles, bad = self.handle, zeroed_words(count), ctypes.c_size_t()
+        lents = lend_all(objects, not read_only)
+        addresses = [lent.address for lent in lents]
+        options.user = token = hold(Lot(addresses, lents))
+        status = lib.mmsb_page_adopt_many(
+            context,
+            (ctypes.c_void_p * count)(*addresses),
+            (ctypes.c_uint64 * count)(*[lent.length for lent in lents]),
+            None if chosen is None else chosen.address,
+            count,
+            options,
+            handles.buffer_info()[0],
+            bad,
+        )
+        if count == 0 or (status and not handles[0]):
+            let_go(token)
+            give_back(lents)
+        self._check(status, bad.value)
+        return PageArray(self, handles)
 
     def clone_pages(self, pages: Pages, ids: Numbers | None = None) -> PageArray:
         """Clones many pages, or none. ids: those of the clones, 0 for one that the library picks."""
@@ -1244,9 +1260,10 @@ class Context(Closable):
 
     # -------------------------------------------------------------------------------------------------- internals
 
-    def _check(self, status: int) -> None:
+    def _check(self, status: int, index: int | None = None) -> None:
         if status:
             error = failure(status)
+            error.index = index
             raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
     def _run(self, work: Work[T], timeout: float | None, tries: bool = True) -> T:
@@ -1271,6 +1288,21 @@ def _close(handle: int) -> MMSBError | None:
     drop_released()
     sweep()
     return found
+
+
+@lru_cache(maxsize=1)
+def _adopt_defaults() -> _abi.AdoptOptions:
+    options = _abi.AdoptOptions()
+    lib.mmsb_adopt_options_init(options)
+    options.release = release_adopted
+    return options
+
+
+def _adopt_options(read_only: bool, id: int) -> _abi.AdoptOptions:
+    options = _abi.AdoptOptions.from_buffer_copy(_adopt_defaults())
+    options.read_only = int(bool(read_only))
+    options.id = unsigned(id, "id")
+    return options
 
 
 def _device_or_host(device: int | None) -> int:

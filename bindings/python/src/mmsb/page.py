@@ -39,8 +39,10 @@ from ._errors import (
 )
 from ._ffi import failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, free_memory, view_held, view_memory
+from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
 from .delta import Delta, struct_of
 from .metadata import Metadata
+from .view import BYTES, View, check_request, writable_or_not
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -249,6 +251,54 @@ class Page:
         Before Python 3.12 memoryview(page) is a TypeError: call page.memory().
         """
         return self.memory(write=bool(flags & 1))
+
+    def view(
+        self,
+        dtype: Any = "uint8",
+        shape: Sequence[SupportsIndex] | None = None,
+        *,
+        strides: Sequence[SupportsIndex] | None = None,
+        offset: SupportsIndex = 0,
+        write: bool | None = None,
+    ) -> View:
+        """The page in any location as an array that other libraries take without a copy: torch.as_tensor(page.view("float32")).
+
+        - dtype: a name ("float32", "bfloat16", "f4"), or a dtype of NumPy, PyTorch, JAX
+        - shape: items in each dimension; None for all from offset on, in one dimension
+        - strides: items from one index to the next in each dimension, at least 1; None for row-major
+        - offset: bytes before the first item
+        - write: False for a view through which nobody writes; None: writable, unless the page is read-only
+
+        The page is pinned until the view and all arrays made from it are gone.
+        """
+        return View(self, dtype, shape, strides, offset, write)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind = dlpack_device_type(lib.mmsb_page_location(self._handle))
+        return (kind, 0 if kind == CPU else self.info().device)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The bytes as a tensor of uint8: numpy.from_dlpack(page). view() has other types and shapes."""
+        if stream is not None or dl_device is not None or copy:
+            check_request(self.__dlpack_device__(), stream, dl_device, copy)
+        versioned = max_version is not None and max_version[0] >= 1
+
+        def pinned(read_only: bool) -> Any:
+            return export(self._handle, options_of(BYTES, None, None, 0, read_only, versioned or read_only), self._check)
+
+        capsule = writable_or_not(pinned, None)
+        if not versioned and is_versioned(capsule):
+            raise BufferError(
+                f"the page is read-only, which DLPack can say from version 1.0 on, but max_version is {max_version}"
+            )
+        return capsule
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:

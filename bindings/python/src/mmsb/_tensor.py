@@ -1,0 +1,431 @@
+"""The protocols by which arrays change hands without a copy: what a capsule or a dict says of memory, checked by the library."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from datetime import datetime_CAPI
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union
+
+from . import _abi
+from ._convert import Buffer, has_buffer
+from ._errors import InvalidArgumentError, InvalidSizeError, InvalidStateError, MismatchError, OutOfRangeError, UnsupportedError
+from ._ffi import check, lib, sized
+
+if TYPE_CHECKING:
+    from ._convert import BytesLike
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+
+#: The version of DLPack that is asked for.
+_VERSION = (1, 0)
+
+# ------------------------------------------------------------------------------------------------------------- types
+
+
+class ItemType(NamedTuple):
+    """A type of numbers: DLPack's code and bits, and the array interfaces' name, None where they have none."""
+
+    name: str
+    code: int
+    bits: int
+    typestr: str | None
+
+    @property
+    def bytes(self) -> int:
+        """Of an item."""
+        return self.bits // 8
+
+
+def _types() -> Iterator[ItemType]:
+    yield ItemType("bool", 6, 8, "|b1")
+    for size in (1, 2, 4, 8):
+        order = "<" if size > 1 else "|"
+        yield ItemType(f"int{8 * size}", 0, 8 * size, f"{order}i{size}")
+        yield ItemType(f"uint{8 * size}", 1, 8 * size, f"{order}u{size}")
+        if size > 1:
+            yield ItemType(f"float{8 * size}", 2, 8 * size, f"<f{size}")
+        if size > 2:
+            yield ItemType(f"complex{16 * size}", 5, 16 * size, f"<c{2 * size}")
+    yield ItemType("bfloat16", 4, 16, None)
+    kinds = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    for code, kind in enumerate(kinds, 7):
+        yield ItemType(f"float8_{kind}", code, 8, None)
+
+
+_NAMED = {item.name: item for item in _types()}
+_BY_TYPESTR = {item.typestr.lstrip("<|"): item for item in _NAMED.values() if item.typestr is not None}
+
+
+def item_type_of(dtype: Any) -> ItemType:
+    """The type of a name ("float32", "f4"), or of a dtype of NumPy, PyTorch, JAX or ml_dtypes."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    short = str(name).rpartition(".")[2]
+    found = _NAMED.get(short) or _BY_TYPESTR.get(short.lstrip("<|="))
+    if found is None:
+        raise InvalidArgumentError(
+            f"dtype {name!r} is not one of {', '.join(_NAMED)}; Page.array() takes NumPy's structured types"
+        )
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- structs
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", ctypes.POINTER(c_int64)),
+        ("strides", ctypes.POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = (
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- capsules
+
+_python = ctypes.PyDLL(None)
+
+
+def _capsules(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function = getattr(_python, f"PyCapsule_{name}")
+    function.restype, function.argtypes = result, arguments
+    declared: Callable[..., Any] = function
+    return declared
+
+
+_new = _capsules("New", py_object, c_void_p, c_void_p, c_void_p)
+_is_valid = _capsules("IsValid", c_int, py_object, c_char_p)
+_pointer = _capsules("GetPointer", c_void_p, py_object, c_char_p)
+_name_of = _capsules("GetName", c_char_p, py_object)
+_rename = _capsules("SetName", c_int, py_object, c_void_p)
+_Capsule = type(datetime_CAPI)
+
+# A capsule has the address of its name, also when the interpreter ends: these are never freed.
+_NAMES = {text: ctypes.create_string_buffer(text) for text in (b"dltensor", b"dltensor_versioned")}
+_USED = {text: ctypes.create_string_buffer(b"used_" + text) for text in _NAMES}
+for _kept in (_NAMES, _USED):
+    ctypes.PyDLL(None).Py_IncRef(py_object(_kept))
+
+
+def export(page: int, options: _abi.TensorOptions, failed: Callable[[int], None]) -> Any:
+    """A capsule with a page as a tensor. Dropping it, or what a consumer has made of it, ends the pin. failed: raises."""
+    name = _NAMES[b"dltensor_versioned" if options.versioned else b"dltensor"]
+    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+    tensor, capsule = c_void_p(), None
+    try:
+        status = lib.mmsb_page_export_tensor(page, options, tensor)
+    finally:  # nothing comes between the call's return and the capsule, which has the tensor from then on
+        if tensor.value:
+            capsule = _new(tensor, name, destructor)
+    failed(status)
+    return capsule
+
+
+def is_versioned(capsule: Any) -> bool:
+    """Of a capsule of export()."""
+    return bool(_is_valid(capsule, b"dltensor_versioned"))
+
+
+def dlpack_device_type(location: int) -> int:
+    """DLPack's device type of a page's location."""
+    types = {_abi.LOCATION_GPU: CUDA, _abi.LOCATION_UNIFIED: CUDA_MANAGED, _abi.LOCATION_PINNED: CUDA_HOST}
+    return types.get(location, CPU)
+
+
+def tensor_in(capsule: Any) -> _Tensor:
+    """The tensor of a capsule of export() with a version, which must live as long."""
+    tensor: _Tensor = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).tensor
+    return tensor
+
+
+class Lent:
+    """Memory of an object that lives as long as this does."""
+
+    __slots__ = ("address", "length", "owner")
+
+    def __init__(self, address: int, length: int, owner: object) -> None:
+        self.address = address
+        self.length = length
+        self.owner = owner
+
+
+class _Taken:
+    """A capsule of the program's that was used: its tensor is in a capsule of ours."""
+
+    __slots__ = ("mine", "name", "theirs")
+
+    def __init__(self, theirs: Any, name: bytes) -> None:
+        self.theirs, self.name = theirs, name
+        destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+        self.mine = _new(_pointer(theirs, name), _USED[name], destructor)
+        try:
+            _rename(theirs, _USED[name])
+        finally:  # exactly one of the two has the tensor
+            _rename(self.mine, _NAMES[name])
+
+    def give_back(self) -> None:
+        """Undoes it."""
+        _rename(self.mine, _USED[self.name])
+        _rename(self.theirs, _NAMES[self.name])
+
+
+_taking = threading.Lock()
+
+
+def give_back(lents: Iterable[Lent | Buffer]) -> None:
+    """What was not adopted: capsules can be used again."""
+    for lent in lents:
+        owner = getattr(lent, "owner", None)
+        if isinstance(owner, _Taken):
+            owner.give_back()
+
+
+def _tensor_info(tensor: object, versioned: bool) -> _abi.TensorInfo:
+    info = sized(_abi.TensorInfo)
+    check(lib.mmsb_tensor_info(tensor, int(versioned), info))
+    return info
+
+
+def _lend_capsule(capsule: Any, writable: bool, private: bool) -> Lent:
+    """private: nobody else has the capsule."""
+    with _taking:
+        for name in _NAMES:
+            if _is_valid(capsule, name):
+                break
+        else:
+            found = _name_of(capsule)
+            hint = "; a consumer has used it" if found and found.startswith(b"used_") else ""
+            raise InvalidArgumentError(f"the capsule's name is {found!r}; dltensor or dltensor_versioned is needed{hint}")
+        info = _tensor_info(_pointer(capsule, name), name == b"dltensor_versioned")
+        if info.device_type == CUDA:
+            raise UnsupportedError(f"the tensor lies on CUDA device {info.device}: memory of devices cannot be adopted yet")
+        if info.copied:
+            raise UnsupportedError(f"the producer made a copy of {info.bytes} bytes: what a page changes there nobody else sees")
+        if info.read_only and writable:
+            raise InvalidStateError(f"the tensor's {info.bytes} bytes are read-only: adopt it with read_only=True")
+        return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name))
+
+
+def _capsule_of(source: Any) -> Any:
+    """Asks a producer for a capsule, with a version where it knows them."""
+    devices = getattr(source, "__dlpack_device__", None)
+    if devices is not None:
+        kind, number = devices()
+        if kind not in (CPU, CUDA_HOST, CUDA_MANAGED):
+            what = (
+                f"CUDA device {number}: memory of devices cannot be adopted yet" if kind == CUDA else f"device type {int(kind)}"
+            )
+            raise UnsupportedError(f"the {type(source).__name__} lies on {what}")
+    try:
+        return source.__dlpack__(max_version=_VERSION)
+    except TypeError:  # it is older than DLPack 1.0
+        return source.__dlpack__()
+
+
+# -------------------------------------------------------------------------------------------------- array interfaces
+
+_TYPESTR = re.compile(r"([<>|=])([biufcmMSUV])(\d+)(\[\w+\])?")
+
+
+def _numbers(values: Any, what: str) -> list[int]:
+    try:
+        numbers = [int(value.__index__()) for value in values]
+    except (AttributeError, TypeError):
+        raise InvalidArgumentError(f"{what} is {values!r}, not a tuple of integers") from None
+    for number in numbers:
+        if not -(2**63) <= number < 2**63:
+            raise InvalidSizeError(f"{what} has {number}; the range is {-(2**63)} to {2**63 - 1}")
+    return numbers
+
+
+class Interface(NamedTuple):
+    """What an array interface says, checked: its items lie one behind the other."""
+
+    address: int
+    bytes: int
+    read_only: bool
+    owner: object
+    stream: int | None
+
+
+def read_interface(found: Any, what: str, device_type: int, writable: bool = False) -> Interface:
+    """The dict of an __array_interface__ or __cuda_array_interface__, whose name is what."""
+    if not isinstance(found, dict) or "shape" not in found or "typestr" not in found:
+        raise InvalidArgumentError(f"{what} is not a dict with shape and typestr")
+    version = found.get("version")
+    least = 3 if device_type == CPU else 0
+    if not isinstance(version, int) or version < least:
+        raise InvalidArgumentError(f"version of {what} is {version!r}, at least {least} is needed")
+    if found.get("mask") is not None:
+        raise UnsupportedError(f"{what} has a mask, which a page cannot have")
+    type_name = _TYPESTR.fullmatch(str(found["typestr"]))
+    if type_name is None:
+        raise InvalidArgumentError(f"typestr of {what} is {found['typestr']!r}, which names no numbers of a known size")
+    item = int(type_name[3]) * (4 if type_name[2] == "U" else 1)
+    shape = [*_numbers(found["shape"], f"shape of {what}"), *_numbers((item,), f"the item size of {what}")]
+    strides = found.get("strides")
+    steps = None if strides is None else [*_numbers(strides, f"strides of {what}"), 1]
+    if steps is not None and len(steps) != len(shape):
+        raise MismatchError(f"{what} has {len(shape) - 1} numbers in shape and {len(steps) - 1} in strides")
+    data, limit, owner, read_only = found.get("data"), None, None, False
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], int):
+        address, read_only = data[0], bool(data[1])
+    elif device_type == CPU and has_buffer(data):
+        owner = Buffer(data, writable)
+        limit = owner.length
+        (offset,) = _numbers((found.get("offset", 0),), f"offset of {what}")
+        if not 0 <= offset <= limit:
+            raise OutOfRangeError(f"offset of {what} is {offset}, and its data has {limit} bytes")
+        address, limit = owner.address + offset, limit - offset
+    else:
+        raise InvalidArgumentError(f"data of {what} is {type(data).__name__}, not (address, read_only)")
+    if not 0 <= address < 2**64:
+        raise InvalidSizeError(f"address of {what} is {address}; the range is 0 to {2**64 - 1}")
+    size = _dense(address, shape, steps, device_type)
+    if limit is not None and size > limit:
+        raise OutOfRangeError(f"{what} has {size} bytes, and its data has {limit} from offset {found.get('offset', 0)} on")
+    stream = found.get("stream")
+    if device_type == CUDA and (stream == 0 or not (stream is None or isinstance(stream, int))):
+        raise InvalidArgumentError(f"stream of {what} is {stream!r}; None, 1, 2 or a stream's address is needed")
+    return Interface(address, size, read_only, owner, stream)
+
+
+def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, device_type: int) -> int:
+    """The number of bytes of an array, whose last dimension is that of bytes. The library checks it, as a tensor."""
+    if len(shape) > 64:
+        raise InvalidArgumentError(f"ndim is {len(shape) - 1}; the range is 0 to 63")
+    words = c_int64 * len(shape)
+    steps = None if strides is None else words(*strides)
+    tensor = _Tensor(address, device_type, 0, len(shape), 1, 8, 1, words(*shape), steps, 0)
+    info = _tensor_info(ctypes.byref(tensor), False)
+    return int(info.bytes)
+
+
+# ------------------------------------------------------------------------------------------------------------- lending
+
+#: What can be adopted: an object with the buffer protocol, __dlpack__ or __array_interface__, or a capsule of DLPack.
+Lender = Union["BytesLike", Any]
+
+
+def lend(source: Lender, writable: bool) -> Lent | Buffer:
+    """The memory of an object, by the first protocol that it has."""
+    if isinstance(source, _Capsule):
+        return _lend_capsule(source, writable, private=False)
+    try:
+        return Buffer(source, writable)
+    except TypeError:
+        if has_buffer(source):  # of Python objects
+            raise
+        return _lend_array(source, writable)
+    except (ValueError, BufferError):  # read-only, items that the buffer protocol does not know, or not row by row
+        if writable and (size := _read_only_bytes(source)) is not None:
+            raise _read_only(source, size) from None
+        found = getattr(source, "__array_interface__", None)
+        if found is not None:
+            return _lend_interface(source, found, writable)
+        if not hasattr(type(source), "__dlpack__"):
+            raise
+        return _lend_array(source, writable)
+
+
+def _read_only_bytes(source: Any) -> int | None:
+    """How many bytes an object has that can only be read; None where its bytes cannot be had so either."""
+    try:
+        return Buffer(source).length
+    except (ValueError, BufferError):
+        return None
+
+
+def _read_only(source: Any, size: int) -> InvalidStateError:
+    return InvalidStateError(f"the {type(source).__name__}'s {size} bytes are read-only: adopt it with read_only=True")
+
+
+def _lend_array(source: Any, writable: bool) -> Lent:
+    kind = type(source)
+    if hasattr(kind, "__dlpack__"):
+        return _lend_capsule(_capsule_of(source), writable, private=True)
+    found = getattr(source, "__array_interface__", None)
+    if found is not None:
+        return _lend_interface(source, found, writable)
+    found = getattr(source, "__cuda_array_interface__", None)
+    if found is not None:
+        size = read_interface(found, "__cuda_array_interface__", CUDA).bytes
+        raise UnsupportedError(
+            f"the {kind.__name__}'s {size} bytes lie on a CUDA device: memory of devices cannot be adopted yet"
+        )
+    raise TypeError(
+        f"{kind.__name__} cannot be adopted: it has neither the buffer protocol nor __dlpack__, __array_interface__ or "
+        "__cuda_array_interface__"
+    )
+
+
+def _lend_interface(source: Any, found: Any, writable: bool) -> Lent:
+    host = read_interface(found, "__array_interface__", CPU, writable)
+    if host.read_only and writable:
+        raise _read_only(source, host.bytes)
+    return Lent(host.address, host.bytes, (source, host.owner))
+
+
+def lend_all(sources: Iterable[Lender], writable: bool) -> list[Lent | Buffer]:
+    """lend() of all objects, or of none."""
+    lents: list[Lent | Buffer] = []
+    try:
+        for source in sources:
+            lents.append(lend(source, writable))
+    except BaseException:
+        give_back(lents)
+        raise
+    return lents
+
+
+def options_of(
+    item: ItemType,
+    shape: Sequence[SupportsIndex] | None,
+    strides: Sequence[SupportsIndex] | None,
+    offset: int,
+    read_only: bool,
+    versioned: bool = True,
+) -> _abi.TensorOptions:
+    """The options of an export. The arrays that they point to live as long as they do."""
+    options = _abi.TensorOptions()
+    lib.mmsb_tensor_options_init(options)
+    options.versioned, options.read_only = int(versioned), int(read_only)
+    options.code, options.bits, options.offset = item.code, item.bits, offset
+    sizes = None if shape is None else _words(shape, "shape")
+    steps = None if strides is None else _words(strides, "strides")
+    options.ndim = 1 if sizes is None else len(sizes)
+    if steps is not None and (sizes is None or len(steps) != len(sizes)):
+        raise MismatchError(f"strides has {len(steps)} numbers, and shape has {0 if sizes is None else len(sizes)}")
+    options.shape = None if sizes is None else ctypes.addressof(sizes)
+    options.strides = None if steps is None else ctypes.addressof(steps)
+    options.kept = sizes, steps
+    return options
+
+
+def _words(numbers: Sequence[SupportsIndex], what: str) -> ctypes.Array[c_int64]:
+    checked = _numbers(numbers, what)
+    return (c_int64 * len(checked))(*checked)

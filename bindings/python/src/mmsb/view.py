@@ -1,0 +1,238 @@
+"""Views of pages as arrays, for every library that takes arrays of others."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
+
+from . import _abi
+from ._convert import as_array
+from ._errors import InvalidArgumentError, InvalidStateError, UnsupportedError
+from ._object import NotCopied
+from ._tensor import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ItemType, export, item_type_of, options_of, tensor_in
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .page import Page
+
+# What memoryview.cast knows.
+_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+}
+
+
+class View(NotCopied):
+    """A page, or a part of it, as an array, without a copy. See Page.view().
+
+    It speaks DLPack, the buffer protocol, and __array_interface__ or __cuda_array_interface__ where the memory can be accessed
+    so: numpy.asarray(view), torch.as_tensor(view), cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned until
+    the view and all arrays made from it are gone.
+    """
+
+    __slots__ = ("__weakref__", "_address", "_capsule", "_device", "_item", "_options", "_page", "_shape", "_strides")
+
+    _name: ClassVar[str] = "view"
+
+    def __init__(
+        self,
+        page: Page,
+        dtype: Any,
+        shape: Sequence[SupportsIndex] | None,
+        strides: Sequence[SupportsIndex] | None,
+        offset: SupportsIndex,
+        write: bool | None,
+    ) -> None:
+        item = item_type_of(dtype)
+        start = offset.__index__()
+        if not 0 <= start < 2**64:
+            raise InvalidArgumentError(f"offset is {start}; the range is 0 to {2**64 - 1}")
+
+        def pinned(read_only: bool) -> Any:
+            self._options = options_of(item, shape, strides, start, read_only)
+            return export(page.handle, self._options, page._check)
+
+        self._capsule = writable_or_not(pinned, write)
+        self._page = page
+        self._item = item
+        tensor = tensor_in(self._capsule)
+        self._address = (tensor.data or 0) + tensor.byte_offset
+        self._device = (tensor.device_type, tensor.device_id)
+        self._shape = tuple(tensor.shape[: tensor.ndim])
+        self._strides = tuple(tensor.strides[: tensor.ndim])
+
+    @property
+    def page(self) -> Page:
+        """The page that it shows."""
+        return self._page
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Items in each dimension."""
+        return self._shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Items from one index to the next in each dimension."""
+        return self._strides
+
+    @property
+    def dtype(self) -> str:
+        """The name of the items' type, such as "float32"."""
+        return self._item.name
+
+    @property
+    def address(self) -> int:
+        """Of the first item."""
+        address: int = self._address
+        return address
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all items."""
+        count = 1
+        for length in self._shape:
+            count *= length
+        return count * self._item.bytes
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nobody may write through it."""
+        return bool(self._options.read_only)
+
+    @property
+    def _contiguous(self) -> bool:
+        step = 1
+        for length, stride in zip(reversed(self._shape), reversed(self._strides)):
+            if length != 1 and stride != step:
+                return self.nbytes == 0
+            step *= length
+        return True
+
+    # ------------------------------------------------------------------------------------------------------ DLPack
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        check_request(self._device, stream, dl_device, copy)
+        options = as_asked(self._options, max_version)
+        return export(self._page.handle, options, self._page._check)
+
+    # -------------------------------------------------------------------------------------------- array interfaces
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._interface_of_host()
+
+    def _interface_of_host(self) -> dict[str, Any]:
+        if self._device[0] == CUDA:
+            raise AttributeError(f"the page lies on gpu {self._device[1]}, whose memory the host cannot access")
+        return self._interface()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self._device[0] not in (CUDA, CUDA_MANAGED):
+            raise AttributeError("the page does not lie in memory of a CUDA device")
+        return {**self._interface(), "stream": None}  # what a call on a page did is done
+
+    def _interface(self) -> dict[str, Any]:
+        if self._item.typestr is None:
+            raise AttributeError(f"array interfaces have no name for {self._item.name}: use DLPack")
+        strides = None if self._contiguous else tuple(stride * self._item.bytes for stride in self._strides)
+        return {
+            "shape": self._shape,
+            "typestr": self._item.typestr,
+            "data": (self._address, self.read_only),
+            "strides": strides,
+            "version": 3,
+        }
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        import numpy
+
+        self._interface_of_host()  # numpy.asarray comes back here where there is none
+        return as_array(numpy.asarray(self), dtype, copy)
+
+    # --------------------------------------------------------------------------------------------------- buffers
+
+    def memory(self) -> memoryview:
+        """A memoryview with the view's shape and type, of row-major items that memoryviews know. It keeps the pin."""
+        code = _FORMATS.get(self._item.name)
+        if code is None or not self._contiguous:
+            why = f"items of {self._item.name}" if code is None else f"strides {self._strides}"
+            raise BufferError(f"a memoryview does not know {why}")
+        if self._device[0] == CUDA:
+            raise UnsupportedError(f"the page lies on gpu {self._device[1]}, whose memory the host cannot access")
+        if self.nbytes == 0:
+            raise BufferError(f"a memoryview cannot have the shape {self._shape}")
+        bytes_ = (ctypes.c_ubyte * self.nbytes).from_address(self._address)
+        bytes_.view = self  # type: ignore[attr-defined]
+        view = memoryview(bytes_).cast("B")
+        shaped: memoryview = cast("Any", view).cast(code, self._shape)
+        return shaped.toreadonly() if self.read_only else shaped
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """memoryview(view) and others from Python 3.12 on; before, call memory()."""
+        if flags & 1 and self.read_only:
+            raise BufferError("the view is read-only")
+        return self.memory()
+
+    def __repr__(self) -> str:
+        return f"<mmsb.View of page {self._page.id}: {self._item.name} {self._shape}{' read-only' if self.read_only else ''}>"
+
+
+def writable_or_not(pinned: Any, write: bool | None) -> Any:
+    """What pinned(read_only) gives. write None: for writing, unless the page is read-only."""
+    if write is not None:
+        return pinned(not write)
+    try:
+        return pinned(False)
+    except InvalidStateError:
+        return pinned(True)
+
+
+def check_request(device: tuple[int, int], stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None) -> None:
+    """Raises for what a consumer asks and a page cannot give. A stream need not wait: what a call on a page did is done."""
+    if copy:
+        raise BufferError("copy is True, but a page is only lent: copy the consumer's array")
+    if dl_device is not None and tuple(map(int, dl_device)) != device:
+        raise BufferError(f"dl_device is {tuple(map(int, dl_device))}, but the page lies on {device}")
+    if stream is None:
+        return
+    if device[0] in (CPU, CUDA_HOST) or isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
+        raise InvalidArgumentError(f"stream is {stream!r} for device {device}; None, or on CUDA -1, 1, 2 or a stream's address")
+
+
+def as_asked(options: _abi.TensorOptions, max_version: tuple[int, int] | None) -> _abi.TensorOptions:
+    """The options for a consumer of this version of DLPack."""
+    versioned = max_version is not None and max_version[0] >= 1
+    if not versioned and options.read_only:
+        raise BufferError(f"the page is read-only, which DLPack can say from version 1.0 on, but max_version is {max_version}")
+    if versioned:
+        return options
+    legacy = type(options).from_buffer_copy(options)
+    legacy.versioned = 0
+    return legacy
+
+
+#: For a page itself.
+BYTES: ItemType = item_type_of("uint8")

@@ -1,0 +1,100 @@
+/* Pages as tensors of DLPack, and tensors as pages (native/tensor.h). */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "door.h"
+#include "tensor.h"
+
+#include "_cgo_export.h"
+
+void mmsb_tensor_options_init(mmsb_tensor_options_t *options) {
+    DOOR_INIT(options);
+    options->versioned = 1;
+    options->ndim = 1;
+    options->code = MMSB_TENSOR_CODE_UINT;
+    options->bits = 8;
+    options->lanes = 1;
+}
+
+static mmsb_status_t check_flag(const char *name, int32_t value) {
+    if (value < 0 || value > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is %d, not 0 or 1", name, value);
+    return MMSB_OK;
+}
+
+mmsb_status_t mmsb_page_export_tensor(mmsb_page_t page, const mmsb_tensor_options_t *options, void **tensor) {
+    DOOR_ENTER();
+    mmsb_tensor_options_t defaults;
+    if (!options) {
+        mmsb_tensor_options_init(&defaults);
+        options = &defaults;
+    }
+    DOOR_STRUCT("mmsb_tensor_options_t", options, options->reserved_word);
+    DOOR_CHECK(check_flag("versioned", options->versioned));
+    DOOR_CHECK(check_flag("read_only", options->read_only));
+    DOOR_CHECK(door_optional("shape", options->shape, __alignof__(int64_t)));
+    DOOR_CHECK(door_optional("strides", options->strides, __alignof__(int64_t)));
+    DOOR_POINTER(tensor);
+    return mmsb__page_export_tensor(page, options, tensor);
+}
+
+void mmsb_tensor_info_init(mmsb_tensor_info_t *info) {
+    DOOR_INIT(info);
+}
+
+static mmsb_status_t tensor_info(const void *tensor, int32_t versioned, int host, mmsb_tensor_info_t *info) {
+    DOOR_CHECK(check_flag("versioned", versioned));
+    DOOR_CHECK(door_pointer("tensor", tensor, __alignof__(uint64_t)));
+    return mmsb__tensor_info(tensor, versioned, host, info);
+}
+
+mmsb_status_t mmsb_tensor_info(const void *tensor, int32_t versioned, mmsb_tensor_info_t *info) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_tensor_info_t", info, info->reserved_word);
+    return tensor_info(tensor, versioned, 0, info);
+}
+
+/* The user of adopted memory is the tensor. */
+static void release_legacy(void *tensor, void *memory, uint64_t size) {
+    (void)memory, (void)size;
+    mmsb__tensor_delete(tensor, 0);
+}
+
+static void release_versioned(void *tensor, void *memory, uint64_t size) {
+    (void)memory, (void)size;
+    mmsb__tensor_delete(tensor, 1);
+}
+
+mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32_t versioned, const mmsb_adopt_options_t *options,
+                                     mmsb_page_t *page) {
+    DOOR_ENTER();
+    mmsb_tensor_info_t info;
+    mmsb_adopt_options_t adopt;
+    mmsb_adopt_options_init(&adopt);
+    if (options) {
+        DOOR_STRUCT("mmsb_adopt_options_t", options, 0);
+        if (options->release || options->user)
+            return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "release or user is set; a tensor has its deleter");
+        adopt = *options;
+    }
+    DOOR_CHECK(tensor_info(tensor, versioned, 1, &info));
+    if (info.read_only && !adopt.read_only)
+        return mmsb__fail(MMSB_E_INVALID_STATE, "the tensor's %llu bytes are read-only, but read_only is 0",
+                          (unsigned long long)info.bytes);
+    adopt.release = versioned ? release_versioned : release_legacy;
+    adopt.user = tensor;
+    return mmsb_page_adopt(context, info.address, info.bytes, &adopt, page);
+}
+
+/* Python's own functions are in the process that has a capsule. */
+void mmsb_tensor_capsule_end(void *capsule) {
+    static const char *const names[] = {"dltensor", "dltensor_versioned"};
+    int (*is_valid)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
+    void *(*get)(void *, const char *) = (void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer");
+    if (!capsule || !is_valid || !get)
+        return;
+    for (int versioned = 0; versioned < 2; versioned++) {
+        if (is_valid(capsule, names[versioned]))
+            mmsb__tensor_delete(get(capsule, names[versioned]), versioned);
+    }
+}

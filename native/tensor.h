@@ -1,0 +1,69 @@
+/*
+ * tensor.h — tensors as DLPack 1.x has them (https://dmlc.github.io/dlpack): pages that are exported as one, and what a tensor of
+ * another library says of its memory, checked without trust.
+ */
+#ifndef MMSB_NATIVE_TENSOR_H
+#define MMSB_NATIVE_TENSOR_H
+
+#include "pin.h"
+
+#pragma GCC visibility push(hidden)
+
+#define MMSB__TENSOR_DIMENSIONS 64
+
+/* DLPack's structs, where its header is not. */
+typedef struct mmsb__tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides; /* in items */
+    uint64_t byte_offset;
+} mmsb__tensor_t;
+
+typedef struct mmsb__tensor_legacy { /* DLManagedTensor */
+    mmsb__tensor_t tensor;
+    void *context;
+    void (*deleter)(struct mmsb__tensor_legacy *);
+} mmsb__tensor_legacy_t;
+
+typedef struct mmsb__tensor_versioned { /* DLManagedTensorVersioned */
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct mmsb__tensor_versioned *);
+    uint64_t flags;
+    mmsb__tensor_t tensor;
+} mmsb__tensor_versioned_t;
+
+#define MMSB__TENSOR_MAJOR 1
+#define MMSB__TENSOR_MINOR 0
+#define MMSB__TENSOR_READ_ONLY 1
+#define MMSB__TENSOR_COPIED 2
+
+/* kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged. */
+#define MMSB__TENSOR_CPU 1
+#define MMSB__TENSOR_CUDA 2
+#define MMSB__TENSOR_CUDA_HOST 3
+#define MMSB__TENSOR_CUDA_MANAGED 13
+
+/* Exports whose deleter has not run. */
+uint64_t mmsb__tensors_alive(void);
+mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_t *options, void **tensor);
+/* The memory of a tensor, whose fields are checked; host: only what the host can access. */
+mmsb_status_t mmsb__tensor_info(const void *tensor, int versioned, int host, mmsb_tensor_info_t *info);
+/* Gives a tensor of another library back. */
+void mmsb__tensor_delete(void *tensor, int versioned);
+
+/* Exports whose deleter has run, but whose page another call had, or whose thread was giving adopted memory back and may have
+ * held locks. They end with the next call that enters Go or ends a page. */
+extern struct mmsb__export *mmsb__tensors_waiting;
+void mmsb__tensors_end_waiting_slow(void);
+
+static inline void mmsb__tensors_end_waiting(void) {
+    if (MMSB__UNLIKELY(__atomic_load_n(&mmsb__tensors_waiting, __ATOMIC_RELAXED) != NULL))
+        mmsb__tensors_end_waiting_slow();
+}
+
+#pragma GCC visibility pop
+#endif
