@@ -120,10 +120,15 @@ func TestThreadsEndTogether(t *testing.T) {
 	recorded.Timed = true // the last call of one thread comes in an hour, and others wait for it
 	last := &recorded.Events[len(recorded.Events)-1]
 	last.Time = 3600e6
-	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	ctx, cancelled := context.WithCancel(context.Background())
+	defer cancelled()
 	_, of = device(t, sim.Options{Memory: 512 * mib})
-	_, err = Run(ctx, of, recorded, Options{Pool: &pool.Options{}, Threads: true, Speed: 1})
+	_, err = Run(ctx, of, recorded, Options{Pool: &pool.Options{}, Threads: true, Speed: 1,
+		Progress: func(done, _ uint64) {
+			if done == 2999 {
+				cancelled()
+			}
+		}})
 	require.Equal(t, status.Cancelled, status.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "after 2999 of 3000 events")
 }

@@ -178,6 +178,7 @@ end
         @test fails(() -> end_reservation!(reservation), StaleHandleError, 12)
         statistics = get_runtime_statistics(runtime)
         @test statistics.charged == 750 && statistics.budget == 1000 && statistics.refusals == 1
+        @test statistics.refused_calls == 0 # no hook
         open(file -> write_runtime_log(runtime, file), joinpath(folder, "log"), "w")
         lines = readlines(joinpath(folder, "log"))
         @test lines[1] == "Thread,Time,Action,Pointer,Size,Stream" && length(lines) == 4
