@@ -344,6 +344,10 @@ static int await_space(mmsb__lane_t *lane, uint64_t handle, uint64_t deadline) {
 
 mmsb_status_t mmsb__commands_enqueue_slow(uint64_t handle, uint64_t page, const mmsb_page_t *dependencies, size_t count,
                                           uint64_t timeout_ns) {
+    mmsb__commands_t *commands = enter(handle);
+    if (!commands)
+        return mmsb__error()->error_code;
+    leave(commands);
     mmsb_status_t status = check_pages(page, dependencies, count);
     if (status != MMSB_OK)
         return status;

@@ -327,7 +327,10 @@ static void lanes_end_with_their_buffer(void) {
     uint64_t first = open_buffer(1, 4, 0), second = open_buffer(2, 4, 0);
     for (int i = 0; i < 20; i++) {
         CHECK(enqueue(second, row[2], &row[1], 1, 0) == MMSB_OK);
-        CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_OK);
+        for (int k = 0; k < 2; k++)
+            CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_OK);
+        CHECK(mmsb__commands_wait(first, MMSB_WAIT_FOREVER) == MMSB_OK);
+        CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_OK); /* the next one would take the short way */
         CHECK(mmsb__commands_end(first) == MMSB_OK);
         CHECK(enqueue(0, row[2], &row[1], 0, 0) == MMSB_E_INVALID_HANDLE);
         CHECK(enqueue(first, row[2], &row[1], 1, 0) == MMSB_E_STALE_HANDLE);

@@ -8,10 +8,10 @@ enum { THREADS = 64, ROUNDS = 60, STALE = 32 };
 
 typedef struct abuse {
     mmsb_context_t context;
-    mmsb_context_t limited;                /* with a memory limit that is reached */
-    mmsb_page_t shared;                    /* a page that nobody may change */
-    mmsb_page_t stale[STALE];              /* destroyed pages, and pages of an ended context */
-    uint64_t ended[MMSB_KIND_CAPTURE + 1]; /* by kind, but for pages */
+    mmsb_context_t limited;                 /* with a memory limit that is reached */
+    mmsb_page_t shared;                     /* a page that nobody may change */
+    mmsb_page_t stale[STALE];               /* destroyed pages, and pages of an ended context */
+    uint64_t ended[MMSB_KIND_COMMANDS + 1]; /* by kind, but for pages */
 } abuse_t;
 
 /* One wrong call: the code, and a text of one line that has a number in it. */
@@ -419,6 +419,8 @@ static void sixty_four_threads_of_abuse(void) {
     abuse.ended[MMSB_KIND_RUNTIME] = device.runtime;
     abuse.ended[MMSB_KIND_RESERVATION] = device.reservation;
     abuse.ended[MMSB_KIND_CAPTURE] = device.capture;
+    abuse.ended[MMSB_KIND_COMMANDS] = new_commands(1, 4);
+    REQUIRE_OK(mmsb_commands_destroy(abuse.ended[MMSB_KIND_COMMANDS]));
     run_team(THREADS, abuse_the_library, &abuse);
     CHECK_EQUAL(mmsb_page_version(abuse.shared), version);
     CHECK_EQUAL(context_stats(abuse.context).pages, 1);

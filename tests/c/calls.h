@@ -62,6 +62,8 @@ typedef struct call_arguments {
     mmsb_difference_t difference;
     uint32_t sum;
     mmsb_tag_t tag;
+    mmsb_commands_stats_t commands_stats;
+    mmsb_command_failure_t command_failure;
     const void *view;
     dl_legacy_t tensor;
     mmsb_tensor_info_t tensor_info;
@@ -97,6 +99,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     a.tensor.tensor.dtype.code = 1;
     a.tensor.tensor.dtype.bits = 8;
     a.tensor.tensor.dtype.lanes = 1;
+    mmsb_commands_stats_init(&a.commands_stats);
     return a;
 }
 
@@ -299,6 +302,14 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_pool_partition, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0)) \
     CALL(mmsb_pool_sleep, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0, NULL)) \
     CALL(mmsb_pool_wake, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0)) \
+    CALL(mmsb_commands_create, 0, ORDINARY, (NULL, &a.handle)) \
+    CALL(mmsb_commands_destroy, MMSB_KIND_COMMANDS, ENDS, (handle)) \
+    CALL(mmsb_commands_enqueue, MMSB_KIND_COMMANDS, ORDINARY, (handle, 0, NULL, 0, 0)) \
+    CALL(mmsb_commands_wait, MMSB_KIND_COMMANDS, ORDINARY, (handle, 0)) \
+    CALL(mmsb_commands_drain, MMSB_KIND_COMMANDS, ORDINARY, (handle, 0, &a.number)) \
+    CALL(mmsb_commands_close, MMSB_KIND_COMMANDS, ORDINARY, (handle, MMSB_COMMANDS_CANCEL, 0)) \
+    CALL(mmsb_commands_stats, MMSB_KIND_COMMANDS, ORDINARY, (handle, &a.commands_stats)) \
+    CALL(mmsb_commands_failures, MMSB_KIND_COMMANDS, ORDINARY, (handle, &a.command_failure, 1, &a.length)) \
     CALL(mmsb_capture_begin, MMSB_KIND_STREAM, ORDINARY, (&handle, 1, &a.number)) \
     CALL(mmsb_capture_resume, MMSB_KIND_CAPTURE, ORDINARY, (handle, NULL, 0)) \
     CALL(mmsb_capture_end, MMSB_KIND_CAPTURE, SURVIVES, (handle)) \

@@ -355,11 +355,7 @@ static void run_program(const kind_t *kind, uint64_t seed) {
     p->kind = kind;
     p->seed = seed;
     begin_context(p);
-    mmsb_commands_options_t buffer;
-    mmsb_commands_options_init(&buffer);
-    buffer.workers = kind->workers;
-    buffer.capacity = WAITING;
-    REQUIRE_OK(mmsb_commands_create(&buffer, &p->commands));
+    p->commands = new_commands(kind->workers, WAITING);
     if (kind->journal) {
         CHECK_OK(mmsb_journal_open(p->context, at("journal"), NULL));
     }

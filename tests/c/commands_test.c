@@ -4,16 +4,6 @@
  */
 #include "folder.h"
 
-static mmsb_commands_t new_commands(int32_t workers, uint64_t capacity) {
-    mmsb_commands_options_t options;
-    mmsb_commands_options_init(&options);
-    options.workers = workers;
-    options.capacity = capacity;
-    mmsb_commands_t commands = 0;
-    REQUIRE_OK(mmsb_commands_create(&options, &commands));
-    return commands;
-}
-
 static mmsb_commands_stats_t stats_of(mmsb_commands_t commands) {
     mmsb_commands_stats_t stats;
     mmsb_commands_stats_init(&stats);

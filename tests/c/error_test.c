@@ -208,7 +208,7 @@ static void live_objects_are_counted(void) {
     CHECK_EQUAL(check_live(MMSB_KIND_PAGE), 6);
     uint64_t count = 42;
     CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_PAGE - 1, &count), MMSB_E_INVALID_ARGUMENT);
-    CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_CAPTURE + 1, &count), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_COMMANDS + 1, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_debug_live_objects(-1, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_debug_live_objects(MMSB_KIND_PAGE, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_EQUAL(count, 42);

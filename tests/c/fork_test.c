@@ -18,11 +18,11 @@ static int exit_status(pid_t child) {
 /* Runs in the child. Reports through its exit status: the parent's counters are out of reach. */
 static int every_call_answers_forked(mmsb_context_t context, mmsb_page_t page, mmsb_ticket_t ticket, mmsb_snapshot_t snapshot,
                                      void *memory, mmsb_delta_t *delta) {
-    const uint64_t handles[MMSB_KIND_CAPTURE + 1] = {[0] = 1,
-                                                     [MMSB_KIND_PAGE] = page,
-                                                     [MMSB_KIND_CONTEXT] = context,
-                                                     [MMSB_KIND_TICKET] = ticket,
-                                                     [MMSB_KIND_SNAPSHOT] = snapshot};
+    const uint64_t handles[MMSB_KIND_COMMANDS + 1] = {[0] = 1,
+                                                      [MMSB_KIND_PAGE] = page,
+                                                      [MMSB_KIND_CONTEXT] = context,
+                                                      [MMSB_KIND_TICKET] = ticket,
+                                                      [MMSB_KIND_SNAPSHOT] = snapshot};
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
         mmsb_status_t status = call->run(handles[call->kind]);

@@ -53,6 +53,9 @@ static void bad_handles_answer_their_codes(void) {
     REQUIRE_OK(mmsb_ticket_wait(ended_ticket, MMSB_WAIT_FOREVER));
     REQUIRE_OK(mmsb_ticket_destroy(ended_ticket));
 
+    mmsb_commands_t commands = new_commands(1, 4), ended_commands = new_commands(1, 4);
+    CHECK_EQUAL(commands >> 60, MMSB_KIND_COMMANDS);
+    REQUIRE_OK(mmsb_commands_destroy(ended_commands));
     device_objects_t device = new_device_objects();
     device_objects_t ended_device = new_device_objects();
     end_device_objects(&ended_device);
@@ -63,8 +66,9 @@ static void bad_handles_answer_their_codes(void) {
     CHECK_EQUAL(device.reservation >> 60, MMSB_KIND_RESERVATION);
     CHECK_EQUAL(device.capture >> 60, MMSB_KIND_CAPTURE);
 
-    static const int kinds[] = {MMSB_KIND_PAGE,  MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,    MMSB_KIND_STREAM,
-                                MMSB_KIND_BLOCK, MMSB_KIND_USE,     MMSB_KIND_RUNTIME, MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE};
+    static const int kinds[] = {MMSB_KIND_PAGE,        MMSB_KIND_CONTEXT, MMSB_KIND_TICKET,  MMSB_KIND_SNAPSHOT,
+                                MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,   MMSB_KIND_USE,     MMSB_KIND_RUNTIME,
+                                MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE, MMSB_KIND_COMMANDS};
     const uint64_t live[] = {
         [MMSB_KIND_PAGE] = page,
         [MMSB_KIND_CONTEXT] = context,
@@ -76,6 +80,7 @@ static void bad_handles_answer_their_codes(void) {
         [MMSB_KIND_RUNTIME] = device.runtime,
         [MMSB_KIND_RESERVATION] = device.reservation,
         [MMSB_KIND_CAPTURE] = device.capture,
+        [MMSB_KIND_COMMANDS] = commands,
     };
     const uint64_t ended[] = {
         [MMSB_KIND_PAGE] = ended_page,
@@ -88,6 +93,7 @@ static void bad_handles_answer_their_codes(void) {
         [MMSB_KIND_RUNTIME] = ended_device.runtime,
         [MMSB_KIND_RESERVATION] = ended_device.reservation,
         [MMSB_KIND_CAPTURE] = ended_device.capture,
+        [MMSB_KIND_COMMANDS] = ended_commands,
     };
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
@@ -120,6 +126,7 @@ static void bad_handles_answer_their_codes(void) {
     CHECK_OK(mmsb_runtime_stats(device.runtime, &stats));
     CHECK(stats.streams == 1 && stats.blocks == 1 && stats.reserved_bytes == 100 && stats.uses == 1);
     end_device_objects(&device);
+    CHECK_OK(mmsb_commands_destroy(commands));
     CHECK_OK(mmsb_context_destroy(device.context));
     CHECK_EQUAL(context_stats(context).pages, 3);
     CHECK_EQUAL(mmsb_page_size(page), 64);

@@ -116,6 +116,16 @@ static inline mmsb_context_t new_simulated_context(int32_t devices) {
     return context;
 }
 
+static inline mmsb_commands_t new_commands(int32_t workers, uint64_t capacity) {
+    mmsb_commands_options_t options;
+    mmsb_commands_options_init(&options);
+    options.workers = workers;
+    options.capacity = capacity;
+    mmsb_commands_t commands = 0;
+    REQUIRE_OK(mmsb_commands_create(&options, &commands));
+    return commands;
+}
+
 /* One of everything that there is of a device. */
 typedef struct device_objects {
     mmsb_context_t context;

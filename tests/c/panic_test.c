@@ -20,6 +20,7 @@ static void a_panic_poisons_the_library(void) {
     REQUIRE_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, NULL));
     mmsb_snapshot_t snapshot = new_snapshot();
     device_objects_t device = new_device_objects();
+    mmsb_commands_t commands = new_commands(1, 4);
     void *saved;
     REQUIRE_OK(mmsb_snapshot_save_memory(context, NULL, &saved, &size));
 
@@ -36,6 +37,7 @@ static void a_panic_poisons_the_library(void) {
         [MMSB_KIND_RUNTIME] = device.runtime,
         [MMSB_KIND_RESERVATION] = device.reservation,
         [MMSB_KIND_CAPTURE] = device.capture,
+        [MMSB_KIND_COMMANDS] = commands,
     };
     for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
         const call_t *call = &every_call[i];
@@ -72,6 +74,8 @@ static void a_panic_poisons_the_library(void) {
     CHECK_STATUS(mmsb_snapshot_free_memory(saved), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_snapshot_close(snapshot));
     CHECK_STATUS(mmsb_snapshot_close(snapshot), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_commands_destroy(commands));
+    CHECK_STATUS(mmsb_commands_destroy(commands), MMSB_E_STALE_HANDLE);
     end_device_objects(&device);
     CHECK_STATUS(mmsb_use_end(device.use), MMSB_E_STALE_HANDLE);
     CHECK_OK(mmsb_context_destroy(device.context));

@@ -307,6 +307,35 @@ static void tickets_come_and_go(scene_t *scene) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* Some buffers end with commands that wait, and pages before theirs. */
+static void commands_come_and_go(scene_t *scene) {
+    enum { COUNT = 200 };
+    mmsb_context_t context = a_context(scene);
+    mmsb_commands_options_t options;
+    mmsb_commands_options_init(&options);
+    options.workers = (int32_t)below(scene, 3);
+    options.capacity = 64;
+    mmsb_commands_t commands;
+    mmsb_page_t pages[20];
+    CHECK_OK(mmsb_commands_create(&options, &commands));
+    CHECK_OK(mmsb_page_create_many(context, 128, 20, NULL, NULL, pages));
+    for (int i = 0; i < 20; i++)
+        CHECK_OK(mmsb_page_write(pages[i], 0, pages, 128));
+    for (int i = 0; i < COUNT; i++) {
+        const uint64_t page = 1 + below(scene, 19);
+        mmsb_status_t status = mmsb_commands_enqueue(commands, pages[page], pages, page - 1 < 10 ? 1 : 10, 0);
+        CHECK(status == MMSB_OK || status == MMSB_E_WOULD_BLOCK || status == MMSB_E_INVALID_ARGUMENT);
+        if (i % 50 == 49 && options.workers == 0)
+            CHECK_OK(mmsb_commands_wait(commands, MMSB_WAIT_FOREVER));
+    }
+    if (below(scene, 2))
+        CHECK_OK(mmsb_page_destroy_many(pages, 20, NULL));
+    if (below(scene, 2))
+        CHECK_OK(mmsb_commands_close(commands, (int32_t)below(scene, 2), MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_commands_destroy(commands));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void *use_for_a_while(void *argument) {
     scene_t scene = {.random = (uint64_t)(uintptr_t)argument};
     mmsb_page_t pages[20];
@@ -324,8 +353,9 @@ static void threads_come_and_go(scene_t *scene) {
         pthread_join(threads[i], NULL);
 }
 
-static void (*const scenes[])(scene_t *) = {pages_come_and_go,   snapshots_come_and_go, journals_come_and_go, devices_come_and_go,
-                                            tickets_come_and_go, threads_come_and_go,   stores_come_and_go,   a_store_stays};
+static void (*const scenes[])(scene_t *) = {pages_come_and_go,   snapshots_come_and_go, journals_come_and_go,
+                                            devices_come_and_go, tickets_come_and_go,   threads_come_and_go,
+                                            stores_come_and_go,  a_store_stays,         commands_come_and_go};
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
 static uint64_t played[SCENES];
 static double rests; /* a worker rests so many times as long as a scene took */
@@ -387,6 +417,7 @@ static const sampled_t table[] = {{"rss", 1.15, 16 << 20},
                                   {"runtimes", 1, 6},
                                   {"reservations", 1, 0},
                                   {"captures", 1, 0},
+                                  {"command buffers", 1, 4},
                                   {"store bytes", 1.1, 16 << 20},
                                   {"store snapshots", 1, 8}};
 enum { SAMPLED = sizeof table / sizeof table[0] };
@@ -426,9 +457,10 @@ static uint64_t descriptors(void) {
 }
 
 static void sample(uint64_t *values) {
-    static const int32_t kinds[] = {MMSB_KIND_PAGE,   MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
-                                    MMSB_KIND_MEMORY, MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
-                                    MMSB_KIND_USE,    MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE};
+    static const int32_t kinds[] = {MMSB_KIND_PAGE,    MMSB_KIND_CONTEXT,  MMSB_KIND_TICKET,      MMSB_KIND_DELTA,
+                                    MMSB_KIND_MEMORY,  MMSB_KIND_SNAPSHOT, MMSB_KIND_STREAM,      MMSB_KIND_BLOCK,
+                                    MMSB_KIND_USE,     MMSB_KIND_RUNTIME,  MMSB_KIND_RESERVATION, MMSB_KIND_CAPTURE,
+                                    MMSB_KIND_COMMANDS};
     mmsb_memory_usage_t usage;
     mmsb_memory_usage_init(&usage);
     REQUIRE_OK(mmsb_memory_usage(&usage));

@@ -36,6 +36,8 @@ void fuzz_library(void) {
         int32_t kind = (int32_t)below(16) - 1;
         CALL(mmsb_debug_live_objects(kind, &count),
              kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_CAPTURE ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
+             kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_COMMANDS && kind != MMSB_KIND_USE + 1 ? MMSB_OK
+                                                                                               : MMSB_E_INVALID_ARGUMENT);
         break;
     }
     case 1: {
