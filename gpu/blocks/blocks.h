@@ -99,7 +99,7 @@ typedef struct mmsb__block_span {
 #define MMSB__BLOCK_ROUNDS 1024                              /* blocks in a magazine */
 #define MMSB__BLOCK_COUNTS 16
 #define MMSB__BLOCK_SLOTS 256 /* of records for blocks that are cut */
-#define MMSB__BLOCK_SPANS 2  /* for requests up to 1 MiB, and for others */
+#define MMSB__BLOCK_SPANS 2   /* for requests up to 1 MiB, and for others */
 
 /* Allocations, the bytes that they asked for, and the units of their blocks. */
 typedef struct mmsb__block_sum {

@@ -38,7 +38,7 @@ void fuzz_library(void) {
              kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_CAPTURE ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
              kind >= MMSB_KIND_PAGE && kind <= MMSB_KIND_COMMANDS && kind != MMSB_KIND_USE + 1 ? MMSB_OK
                                                                                                : MMSB_E_INVALID_ARGUMENT);
-        break;
+             break;
     }
     case 1: {
         mmsb_capability_t records[32];
