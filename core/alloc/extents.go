@@ -212,8 +212,8 @@ func (e *Extents) Carve(f Free, offset, count uint64) (ok bool) {
 	return true
 }
 
-// Cut makes two of an allocated extent, the first one of front units, none of both empty. Errors: InvalidArgument, and Limit where
-// there are no numbers for more extents.
+// Cut makes two of an allocated extent, the first one of front units, none of both empty. Errors: InvalidArgument, and Limit
+// where there are no numbers for more extents.
 func (e *Extents) Cut(offset, front uint64) error {
 	link := e.find(offset)
 	switch {

@@ -1,8 +1,8 @@
 /*
  * blocks.h — records of blocks, and the magazines and spans of streams: what Go (gpu/runtime) and C share. An allocation that
  * finds a block of its size, freed on its own stream, or enough memory that the pool has left to the stream, does not enter Go;
- * nor does the free of a block whose work was all on its own stream. Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with a
- * stream in place of a processor: what comes next on a stream comes behind everything that was queued there before, so no event
+ * nor does the free of a block whose work was all on its own stream. Bonwick and Adams, "Magazines and Vmem" (USENIX 2001), with
+ * a stream in place of a processor: what comes next on a stream comes behind everything that was queued there before, so no event
  * is needed.
  *
  * Everything here stays where it is for as long as the process lives: a stale handle leads to a record or a stream of another

@@ -288,8 +288,8 @@ func TestBlocksOffASpan(t *testing.T) {
 		after := books.Statistics()
 		require.Equal(t, held, after.Held)
 		require.Equal(t, before.Reserved, after.Reserved)
-		require.Equal(t, BlockInfo{Handle: handle, Address: driver.Address(address), Bytes: bytes, Stream: w.streams[0], Tag: tag},
-			info(t, handle))
+		require.Equal(t, BlockInfo{Handle: handle, Address: driver.Address(address), Bytes: bytes, Stream: w.streams[0],
+			Tag: tag}, info(t, handle))
 		require.NoError(t, w.use(int(bytes%2), handle, driver.Address(address), bytes, Write))
 		require.NoError(t, w.runtime.Check())
 	}
