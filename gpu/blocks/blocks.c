@@ -177,9 +177,9 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     raise(&stream->allocated, bytes);
     raise(&stream->allocations, 1);
     count(stream, tag, bytes);
-    mmsb__block_sum_t *hits = &stream->hits[bytes > MOST_SMALL];
+    raise(&stream->hits[bytes > MOST_SMALL].bytes, bytes);
+    mmsb__block_sum_t *hits = &stream->hits[block->own & 1];
     raise(&hits->blocks, 1);
-    raise(&hits->bytes, bytes);
     raise(&hits->units, block->units);
     uint64_t generation = (block->state >> 32) + 1;
     block->bytes = bytes;

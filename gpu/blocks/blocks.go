@@ -124,7 +124,7 @@ type Stream struct {
 	Allocated, Freed, Released atomic.Uint64 // bytes
 
 	cached, cachedUnits uint64
-	Hits                [2]Sum // the allocations, of small and of large requests
+	Hits                [2]Sum // the allocations: blocks and units by where they lie, bytes by their size
 	counts              [countedTags]tagCount
 	slotCount           uint64
 	slots               [C.MMSB__BLOCK_SLOTS]uint32

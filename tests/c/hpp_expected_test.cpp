@@ -85,7 +85,8 @@ void a_value_that_is_not_there_ends_the_program() {
     CHECK(aborts([] { mmsb::expected<int>(mmsb::error(MMSB_E_PEER, "none")).value(); }));
     CHECK(aborts([] { mmsb::expected<void>(mmsb::error(MMSB_E_PEER, "none")).value(); }));
     CHECK(aborts([] { (void)mmsb::expected<int>(5).error(); }));
-    CHECK(!aborts([] { mmsb::expected<void>().value(); }));
+    static const mmsb::expected<void> nothing_wrong; /* on the stack, gcc 12's sanitizer takes it for uninitialised */
+    CHECK(!aborts([] { nothing_wrong.value(); }));
 }
 
 } // namespace

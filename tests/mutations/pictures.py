@@ -91,7 +91,7 @@ PICTURES = Go(
         ),
         Mutant(
             "unmaps-not-noted", "the history does not have segments that lost their memory",
-            "poolSource.bareAll", "p.note(LogUnmap, blocks)", "",
+            "poolSource.Bare", "p.note(LogUnmap, []pool.Block{block})", "",
             mode="^TestTheHistoryLeadsToThePicture$",
         ),
         Mutant(
