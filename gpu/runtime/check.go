@@ -16,7 +16,9 @@ func broken(format string, arguments ...any) error {
 func (r *Runtime) Check() error {
 	var live, pending, count uint64
 	allBlocks.all(func(b *block) {
-		switch what := b.what(); {
+		what := b.what()
+		b.know() // C may have cut it meanwhile, for another runtime
+		switch {
 		case what == blocks.Free || b.stream.runtime != r:
 		case what == blocks.Live || what == blocks.Held:
 			live, count = live+b.record.Bytes, count+1

@@ -56,10 +56,12 @@ func (r *Runtime) records(all []heldBlock) []heldBlock {
 	}
 	allBlocks.all(func(b *block) {
 		info, live := b.info()
+		what := b.what()
+		b.know() // C may have cut it meanwhile
 		switch {
 		case live && info.Stream.runtime == r && !info.Asleep:
 			add(Memory{Address: info.Address, Bytes: info.Bytes, Tag: info.Tag}, info.Stream, picture.Live)
-		case !live && (b.what() == blocks.Ending || b.what() == blocks.Cached) && b.stream.runtime == r:
+		case !live && (what == blocks.Ending || what == blocks.Cached) && b.stream.runtime == r:
 			add(b.memory(), b.stream, picture.Awaiting)
 		}
 	})
