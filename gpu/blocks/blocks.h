@@ -116,7 +116,7 @@ typedef struct mmsb__block_stream {
     uint64_t allocations, frees;         /* that did not enter Go */
     uint64_t allocated, freed, released; /* bytes of these */
     uint64_t cached, cached_units;       /* what the magazines have */
-    mmsb__block_sum_t hits[2];           /* allocations: blocks and units by where they lie (small 0, large 1), bytes by their size */
+    mmsb__block_sum_t hits[2];           /* allocations: blocks and units by where they lie, bytes by their size */
     mmsb__block_count_t counts[MMSB__BLOCK_COUNTS];
     uint64_t slot_count;
     uint32_t slots[MMSB__BLOCK_SLOTS];

@@ -57,6 +57,8 @@ typedef struct call_arguments {
     mmsb_tag_stats_t tag_stats;
     mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
+    mmsb_page_copy_t page_copy;
+    mmsb_sync_stats_t sync_stats;
     mmsb_copy_t copy;
     mmsb_propagation_t propagation;
     mmsb_difference_t difference;
@@ -187,6 +189,19 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_delta_from_pages, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.made)) \
     CALL(mmsb_delta_convert, 0, ORDINARY, (&a.delta, MMSB_DELTA_INDEXED, &a.made)) \
     CALL(mmsb_delta_free, 0, ENDS, (NULL)) \
+    CALL(mmsb_page_sync, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_SYNC_TO_HOST, 0)) \
+    CALL(mmsb_page_sync_many, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_SYNC_TO_HOST, 0, NULL, NULL, NULL)) \
+    CALL(mmsb_page_sync_many_start, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_SYNC_TO_HOST, 0, NULL, NULL, &a.number)) \
+    CALL(mmsb_page_sync_enqueue, MMSB_KIND_PAGE, ORDINARY, (&handle, 1, MMSB_SYNC_TO_HOST, 0, NULL)) \
+    CALL(mmsb_context_sync_drain, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \
+    CALL(mmsb_context_prefetch, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
+    CALL(mmsb_context_prefetch_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
+    CALL(mmsb_page_copies, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_copy, 1, &a.length)) \
+    CALL(mmsb_context_device_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number, a.handles, 2, &a.length)) \
+    CALL(mmsb_page_host_copy_drop, MMSB_KIND_PAGE, ORDINARY, (handle)) \
+    CALL(mmsb_page_host_copy_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
+    CALL(mmsb_page_host_copy_unpin, MMSB_KIND_PAGE, SURVIVES, (handle, MMSB_PIN_READ)) \
+    CALL(mmsb_context_sync_stats, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.sync_stats)) \
     CALL(mmsb_page_compare, MMSB_KIND_PAGE, ORDINARY, (handle, handle, &a.difference)) \
     CALL(mmsb_page_differences, MMSB_KIND_PAGE, ORDINARY, (handle, handle, a.bytes, 1)) \
     CALL(mmsb_page_checksum, MMSB_KIND_PAGE, ORDINARY, (handle, 0, 1, &a.sum)) \

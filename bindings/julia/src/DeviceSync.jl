@@ -5,6 +5,7 @@ using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION,
 using ..MMSB: destroy_ticket, record_stream
 using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, call, check, error_type, fill_reference, get_page, initialised, list_pointer
 using ..MMSB: move_page!, moving_many, nanoseconds, placement, reject, run_work, start, syncing_many, with_fields
+using ..MMSB.LibMMSB
 import ..MMSB: handle, owner
 
 export async_sync_page_to_gpu!, batch_sync_to_cpu!, batch_sync_to_gpu!, ensure_page_on_device!, get_sync_statistics

@@ -274,7 +274,7 @@ static void device_runtime(void) {
         SAME(device.budgeted ? stats.budget : stats.budget + BUDGET, BUDGET);
         SAME(stats.pool_held >= (device.pooled ? stats.live : 0) && stats.pool_reserved >= stats.pool_held, 1);
         CALL(mmsb_runtime_stats(bad.handle, &stats), bad.code);
-        stats.reserved[1] = 1;
+        stats.reserved[0] = 1;
         CALL(mmsb_runtime_stats(device.runtime, &stats), MMSB_E_STRUCT_VERSION);
         break;
     case 1:

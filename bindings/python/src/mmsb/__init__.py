@@ -43,7 +43,6 @@ from ._errors import (
 )
 from .capture import Capture
 from .commands import CommandBuffer, CommandFailure, CommandStats
-from .context import Context, ContextStats, GuardReport
 from .context import Context, ContextStats, GuardReport, SyncStats
 from .delta import Delta
 from .device import (
