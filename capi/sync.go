@@ -44,10 +44,10 @@ func mmsbgo_page_sync_many(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_s
 func mmsbgo_page_sync_many_start(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_sync_t, device C.int32_t,
 	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	if err := page.CheckSync(int32(direction), int32(device)); err != nil {
+	synced := slices.Clone(pages(of, count))
+	if err := page.CheckSyncMany(synced, int32(direction), int32(device)); err != nil {
 		return failed(err)
 	}
-	synced := slices.Clone(pages(of, count))
 	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
 		_, err := page.SyncMany(synced, page.Direction(direction), int32(device), codes(statuses, count), w)
 		return err

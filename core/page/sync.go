@@ -38,6 +38,18 @@ func CheckSync(direction, device int32) error {
 	return nil
 }
 
+// CheckSyncMany is CheckSync of pages, which must be there.
+func CheckSyncMany(pages []uint64, direction, device int32) error {
+	err := CheckSync(direction, device)
+	for i := 0; i < len(pages) && err == nil; i++ {
+		var p *Page
+		if p, err = lockUnlessMoving(pages[i]); err == nil {
+			p.unlock()
+		}
+	}
+	return err
+}
+
 // SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is
 // nil, or the asynchronous work that this is.
 func SyncMany(pages []uint64, direction residency.Direction, device int32, codes []int32, w *ticket.Work) (bad int, err error) {

@@ -97,6 +97,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     mmsb_runtime_stats_init(&a.runtime_stats);
     mmsb_block_info_init(&a.block_info);
     mmsb_tensor_info_init(&a.tensor_info);
+    mmsb_sync_stats_init(&a.sync_stats);
     a.tensor.tensor.device.type = 1;
     a.tensor.tensor.dtype.code = 1;
     a.tensor.tensor.dtype.bits = 8;
