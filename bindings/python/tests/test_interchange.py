@@ -549,8 +549,8 @@ def test_deleters_run_on_any_thread(ctx: mmsb.Context) -> None:
 def test_a_context_ends_while_arrays_come_and_go() -> None:
     """Deleters run with the interpreter's lock, which the release of adopted memory waits for, with pages locked.
 
-    In a thread of its own: pins that another thread ends stay counted as the exporter's (docs/plan.md), and saves of later tests that
-    wait for raw writers would be refused.
+    In a thread of its own: pins that another thread ends stay counted as the exporter's (docs/plan.md), and saves of later
+    tests that wait for raw writers would be refused.
     """
     exporter = threading.Thread(target=end_while_arrays_come_and_go)
     exporter.start()
