@@ -85,10 +85,6 @@ HITS = Native(
             "cut", "__atomic_add_fetch(&tallies[1 + tag].blocks, 1, __ATOMIC_RELAXED);", "",
         ),
         Mutant(
-            "cuts-without-end", "more cuts are noted than there is room for",
-            "cut", "span->count == MMSB__BLOCK_CUTS", "0",
-        ),
-        Mutant(
             "larger-kept", "a miss gets the largest blocks of the magazines, and not one that is large enough",
             "mmsb__block_withdraw", "first_of(magazine, enough)", "0 && first_of(magazine, enough)",
         ),
