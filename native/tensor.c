@@ -8,6 +8,7 @@
 
 #include "gate.h"
 #include "look.h"
+#include "pin.h"
 
 _Static_assert(sizeof(mmsb__tensor_t) == 48 && sizeof(mmsb__tensor_legacy_t) == 64 && sizeof(mmsb__tensor_versioned_t) == 80,
                "DLPack's structs");
@@ -97,6 +98,8 @@ typedef struct mmsb__export {
     } managed;
     uint64_t page;
     int32_t mode;
+    uint32_t context;   /* the number of the page's */
+    mmsb__lent_t *lent; /* whose pin it is; NULL = it is not to write, or counts as the thread's that ends it */
     struct mmsb__export *next; /* of those that wait */
 } export_t;
 
@@ -114,13 +117,18 @@ static void wait_for_end(export_t *export) {
     while (!__atomic_compare_exchange_n(&mmsb__tensors_waiting, &export->next, export, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
 }
 
+static int unpin(void *of) {
+    const export_t *export = of;
+    return mmsb__page_unpin_fast(export->page, export->mode) || mmsb__page_try_unpin(export->page, export->mode);
+}
+
 /* 0: not now. In a forked child, which has a copy of the memory and no pages, only the memory goes. */
 static int end_export(export_t *export) {
     mmsb_status_t open = mmsb__gate;
     if (MMSB__UNLIKELY(open != MMSB_OK))
         open = mmsb__gate_closed();
-    if ((open == MMSB_OK || open == MMSB_E_POISONED) && !mmsb__page_unpin_fast(export->page, export->mode) &&
-        !mmsb__page_try_unpin(export->page, export->mode))
+    if ((open == MMSB_OK || open == MMSB_E_POISONED) &&
+        !(export->lent ? mmsb__writing_return(export->lent, export->context, unpin, export) : unpin(export)))
         return 0;
     __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
     free(export);
@@ -276,6 +284,9 @@ mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_
         (void)mmsb__page_unpin(page, mode);
         return status;
     }
+    export->context = mmsb__record_pinned_in(MMSB__HANDLE_INDEX(page));
+    if (mode == MMSB_PIN_WRITE)
+        export->lent = mmsb__writing_lend(export->context);
     __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
     *tensor = export;
     return MMSB_OK;

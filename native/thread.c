@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "group.h"
+#include "writing.h"
 
 _Thread_local mmsb__cache_t *mmsb__current __attribute__((tls_model("initial-exec")));
 _Thread_local mmsb__thread_t *mmsb__self __attribute__((tls_model("initial-exec")));
@@ -197,6 +198,7 @@ static void thread_exit(void *argument) {
     pthread_mutex_unlock(&caches_lock);
     owner_give(self->owner);
     free(self->plans);
+    mmsb__writing_leave(self);
     free(self);
 }
 

@@ -93,6 +93,7 @@ typedef struct mmsb__thread {
     void *plans;                /* memory for the batches of delta_batch.c */
     size_t plan_capacity;
     uint32_t writing[MMSB__WRITING_SLOTS]; /* writing.h */
+    struct mmsb__lent *lent;               /* of what it began, and any thread may end (writing.h); NULL = nothing yet */
     uint32_t gives_back;                   /* 1: it calls the release function of adopted memory, and may hold locks (tensor.h) */
     char error_text[1024];
 } mmsb__thread_t;

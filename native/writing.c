@@ -1,6 +1,7 @@
 /* Writing sections and write pins, as far as saves wait for them and they for saves: writing.h. */
 #include "writing.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "lock.h"
@@ -11,7 +12,48 @@ static uint32_t lets(const mmsb__context_record_t *context) {
 }
 
 uint32_t mmsb__writing_own(uint32_t context) {
-    return mmsb__self ? *mmsb__writing_slot(context) : 0;
+    if (!mmsb__self)
+        return 0;
+    const mmsb__lent_t *lent = mmsb__self->lent;
+    return *mmsb__writing_slot(context) +
+           (lent ? __atomic_load_n(&lent->writing[context % MMSB__WRITING_SLOTS], __ATOMIC_RELAXED) : 0);
+}
+
+mmsb__lent_t *mmsb__writing_lend(uint32_t context) {
+    mmsb__lent_t *lent = mmsb__self->lent;
+    if (!lent) {
+        lent = mmsb__self->lent = calloc(1, sizeof *lent);
+        if (!lent)
+            return NULL;
+        lent->references = 1;
+    }
+    __atomic_add_fetch(&lent->references, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&lent->writing[context % MMSB__WRITING_SLOTS], 1, __ATOMIC_RELAXED);
+    mmsb__writing_forget(context);
+    return lent;
+}
+
+static void let_go(mmsb__lent_t *lent) {
+    if (__atomic_sub_fetch(&lent->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free(lent);
+}
+
+int mmsb__writing_return(mmsb__lent_t *lent, uint32_t context, int (*end)(void *of), void *of) {
+    mmsb__thread_t *self = mmsb__self;
+    const int counts = self && *mmsb__writing_slot(context) != 0; /* pins of its own, of which end takes one off */
+    const int ended = end(of);
+    if (!ended)
+        return 0;
+    if (counts)
+        mmsb__writing_note(context);
+    __atomic_sub_fetch(&lent->writing[context % MMSB__WRITING_SLOTS], 1, __ATOMIC_RELAXED);
+    let_go(lent);
+    return ended;
+}
+
+void mmsb__writing_leave(mmsb__thread_t *self) {
+    if (self->lent)
+        let_go(self->lent);
 }
 
 uint32_t mmsb__writing_sections(uint32_t context) {

@@ -16,7 +16,7 @@
 #define MMSB__WRITING_KEPT 3    /* pins, which keep pre-images; sections wait until the saver has what they may change */
 
 /* The sections and write pins that the thread has begun and not ended, of contexts that share a slot. It is not exact where
- * threads end what others began: who asks looks at the context, too. */
+ * threads end what others began: who asks looks at the context, too. Exports, which are made to be ended by others, are exact. */
 static inline uint32_t *mmsb__writing_slot(uint32_t context) {
     return &mmsb__self->writing[context % MMSB__WRITING_SLOTS];
 }
@@ -29,6 +29,19 @@ static inline void mmsb__writing_forget(uint32_t context) {
     if (MMSB__LIKELY(mmsb__self))
         *mmsb__writing_slot(context) -= *mmsb__writing_slot(context) != 0;
 }
+
+/* The write pins that a thread has begun for others to end. It stays as long as the thread, and as one of them. */
+typedef struct mmsb__lent {
+    uint32_t references;
+    uint32_t writing[MMSB__WRITING_SLOTS];
+} mmsb__lent_t;
+
+/* The thread lends its last write pin of a context; NULL = there is no memory, and the pin is the thread's own. */
+mmsb__lent_t *mmsb__writing_lend(uint32_t context);
+/* Any thread ends such a pin by end, a function that ends a pin as one of the calling thread: what it returns, 0 = it did not. */
+int mmsb__writing_return(mmsb__lent_t *lent, uint32_t context, int (*end)(void *of), void *of);
+/* The thread ends. */
+void mmsb__writing_leave(mmsb__thread_t *self);
 
 /* 1: a thread that pins the locked page for writing must unlock it, wait (mmsb__capture_wait) and begin again. Needs to be asked
  * only while mmsb__capturing is not 0. */

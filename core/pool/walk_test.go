@@ -76,7 +76,7 @@ func TestWalks(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		w := newWorld(t, Options{LargeStep: segmentBytes}, 64*mib, 256*mib, 3)
-		var peak, taken [Spaces + 1]uint64
+		var peak, taken, reserved [Spaces + 1]uint64
 		var times, mostSplits, mostSplit uint64
 		for range 300 {
 			stream := uint32(random.IntN(3))
@@ -99,6 +99,13 @@ func TestWalks(t *testing.T) {
 			see := func() {
 				splits, split := w.checkWalk()
 				mostSplits, mostSplit = max(mostSplits, splits), max(mostSplit, split)
+				var all uint64
+				for i, segments := range w.device.memory[:Spaces] {
+					now := uint64(len(segments)) * segmentBytes
+					all += now
+					reserved[i] = max(reserved[i], now)
+				}
+				reserved[Spaces] = max(reserved[Spaces], all)
 			}
 			see()
 			switch random.IntN(10) {
@@ -116,6 +123,7 @@ func TestWalks(t *testing.T) {
 		for i, flow := range append(slices.Clone(spaces[:]), all) {
 			require.Equal(t, peak[i], flow.Held.Peak, "seed %d, space %d", seed, i)
 			require.Equal(t, taken[i], flow.Held.Added, "seed %d, space %d", seed, i)
+			require.GreaterOrEqual(t, flow.Reserved.Peak, reserved[i], "seed %d, space %d", seed, i)
 			for _, tally := range []Tally{flow.Blocks, flow.Held, flow.Reserved} {
 				require.Equal(t, tally.Current, tally.Added-tally.Removed)
 				require.GreaterOrEqual(t, tally.Peak, tally.Current)

@@ -543,6 +543,54 @@ static void a_deleter_does_not_wait_for_a_call(void) {
     CHECK_EQUAL(check_live(MMSB_KIND_MEMORY), 0);
 }
 
+/* What a save says that waits for raw writers, while there are some. */
+static mmsb_status_t waiting_save(mmsb_context_t context) {
+    mmsb_save_options_t options;
+    mmsb_save_options_init(&options);
+    options.raw_writes = MMSB_RAW_WRITES_WAIT;
+    options.timeout_ns = 20000000;
+    void *memory = NULL;
+    uint64_t size;
+    mmsb_status_t status = mmsb_snapshot_save_memory(context, &options, &memory, &size);
+    if (status == MMSB_OK)
+        CHECK_OK(mmsb_snapshot_free_memory(memory));
+    return status;
+}
+
+typedef struct helper {
+    mmsb_context_t context;
+    mmsb_page_t own;
+    dl_versioned_t *tensor;
+} helper_t;
+
+/* Deletes what another thread has exported, with a pin of its own. */
+static void *delete_beside_a_pin(void *of) {
+    helper_t *helper = of;
+    void *address;
+    CHECK_OK(mmsb_page_pin(helper->own, MMSB_PIN_WRITE, &address));
+    helper->tensor->deleter(helper->tensor);
+    CHECK_STATUS(waiting_save(helper->context), MMSB_E_INVALID_STATE); /* the pin is the thread's still */
+    return NULL;
+}
+
+/* A save that would wait for the thread that waits for it is refused. An export is its exporter's, whoever ends it. */
+static void exports_count_as_the_exporters(void) {
+    helper_t helper = {.context = new_context()};
+    mmsb_page_t page;
+    CHECK_OK(mmsb_page_create(helper.context, 100, NULL, &page));
+    CHECK_OK(mmsb_page_create(helper.context, 100, NULL, &helper.own));
+    CHECK_OK(waiting_save(helper.context));
+    helper.tensor = export(page, NULL);
+    CHECK_STATUS(waiting_save(helper.context), MMSB_E_INVALID_STATE);
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, delete_beside_a_pin, &helper) == 0);
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    CHECK_STATUS(waiting_save(helper.context), MMSB_E_TIMEOUT); /* for the other thread's pin, none of this one's */
+    CHECK_OK(mmsb_page_unpin(helper.own, MMSB_PIN_WRITE));
+    CHECK_OK(waiting_save(helper.context));
+    CHECK_OK(mmsb_context_destroy(helper.context));
+}
+
 static void a_forked_child_may_delete(void) {
     mmsb_context_t context = new_context();
     mmsb_page_t page = new_page(context, 64);
@@ -683,6 +731,7 @@ int main(int count, char **arguments) {
         RUN(wrong_arguments);
         RUN(a_tensor_of_the_library_comes_home);
         RUN(a_deleter_does_not_wait_for_a_call);
+        RUN(exports_count_as_the_exporters);
         RUN(a_forked_child_may_delete);
         RUN(locations_are_devices);
     }

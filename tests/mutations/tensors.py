@@ -161,9 +161,9 @@ TENSORS = Library(
         Mutant(
             "deleter-waits",
             "a deleter waits for a call that has the page",
-            "end_export",
-            "!mmsb__page_try_unpin(export->page, export->mode)",
-            "mmsb__page_unpin(export->page, export->mode) != MMSB_OK",
+            "unpin",
+            "mmsb__page_try_unpin(export->page, export->mode)",
+            "mmsb__page_unpin(export->page, export->mode) == MMSB_OK",
         ),
         Mutant(
             "memory-of-ended-contexts",
@@ -185,6 +185,27 @@ TENSORS = Library(
             "mmsb__tensors_end_waiting_slow",
             "some = 1; else",
             "some = 0; else",
+        ),
+        Mutant(
+            "pins-of-the-ender",
+            "a pin to write counts as the thread's that ends it",
+            "mmsb__page_export_tensor",
+            "export->lent = mmsb__writing_lend(export->context);",
+            "",
+        ),
+        Mutant(
+            "exporters-for-ever",
+            "the exporter counts pins that others have ended",
+            "mmsb__writing_return",
+            "__atomic_sub_fetch(&lent->writing[context % MMSB__WRITING_SLOTS], 1, __ATOMIC_RELAXED);",
+            "",
+        ),
+        Mutant(
+            "own-pin-forgotten",
+            "who ends another's pin loses the count of one of its own",
+            "mmsb__writing_return",
+            "if (counts)",
+            "if (0)",
         ),
         Mutant(
             "deleter-not-called",

@@ -547,19 +547,7 @@ def test_deleters_run_on_any_thread(ctx: mmsb.Context) -> None:
 
 
 def test_a_context_ends_while_arrays_come_and_go() -> None:
-    """Deleters run with the interpreter's lock, which the release of adopted memory waits for, with pages locked.
-
-    In a thread of its own: pins that another thread ends stay counted as the exporter's (docs/plan.md), and saves of later
-    tests that wait for raw writers would be refused.
-    """
-    exporter = threading.Thread(target=end_while_arrays_come_and_go)
-    exporter.start()
-    exporter.join()
-    gc.collect()
-    assert mmsb.debug_live_objects("tensor") == 0
-
-
-def end_while_arrays_come_and_go() -> None:
+    """Deleters run with the interpreter's lock, which the release of adopted memory waits for, with pages locked."""
     for _ in range(20):
         ctx = mmsb.Context()
         adopted = ctx.adopt_pages([bytearray(100) for _ in range(200)])
@@ -570,6 +558,8 @@ def end_while_arrays_come_and_go() -> None:
             arrays.pop()
         thread.join()
         del adopted
+    gc.collect()
+    assert mmsb.debug_live_objects("tensor") == 0
 
 
 EXIT = """
