@@ -124,6 +124,8 @@ func (r *Residency) checkPairs() error {
 				index, both.frame, frame.Size, frame.LoadState(), other, twice)
 		case both.before != 0:
 			return broken("record %d is in two places, and a call still has its address", index)
+		case both.rawOnDevice(record) && both.reference == 0 && both.host.Overlaps(0, end):
+			return broken("record %d is newer on the host, and the program may write anything on the device", index)
 		case both.host.Overlaps(end, mostGranules*2) || both.device.Overlaps(end, mostGranules*2):
 			return broken("record %d has %d granules, and what is newer lies behind them", index, end)
 		}

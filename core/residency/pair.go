@@ -187,12 +187,17 @@ func (r *Residency) readPair(index uint32, p *pair, offset uint64, to []byte) er
 	return r.carry(b.device, false, list)
 }
 
+// mustBeOnDevice says whether changes are made on the device whatever they change: all of it counts as newer there. While the
+// program may also write on the host, both sides are compared with what they had in common, and changes are made on the host.
+func (p *pair) mustBeOnDevice() bool { return p.out && p.writePins == 0 }
+
 // onDevice says whether a change of these runs is made on the device.
 func (p *pair) onDevice(runs []delta.Run) bool {
-	if p.writePins > 0 || p.readPins > 0 {
-		return false
+	if p.mustBeOnDevice() {
+		return true
 	}
-	return p.out || len(runs) > 0 && !slices.ContainsFunc(runs, func(run delta.Run) bool {
+	onHost := p.writePins > 0 || p.readPins > 0
+	return !onHost && len(runs) > 0 && !slices.ContainsFunc(runs, func(run delta.Run) bool {
 		first, end := p.granules(run.Offset, run.Length)
 		return !has(p.device, first, end)
 	})

@@ -30,7 +30,7 @@ func (r *Residency) makeResident(index uint32) error {
 		return err
 	}
 	if both != nil {
-		if !both.out || both.writePins > 0 || both.readPins > 0 {
+		if !both.mustBeOnDevice() {
 			return r.lend(index, both)
 		}
 		both.device.Add(both.all(record.Size)) // the call's changes go there, too

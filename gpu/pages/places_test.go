@@ -104,10 +104,9 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 			content[i] = byte(random.IntN(256))
 		}
 		change := random.IntN(7)
-		read := at == twoPlaces && change < 4 && beside.IntN(2) == 0 // somebody has the device's address, to read
-		if read {
-			_, code := nativetest.PinPage(handle, false)
-			require.Zero(w, code)
+		unpin := func() {}
+		if at == twoPlaces && change < 4 {
+			unpin = w.holdAddresses(handle, beside)
 		}
 		switch change {
 		case 0, 1:
@@ -137,9 +136,7 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 			require.Equal(w, w.moment(handle), w.moment(clone))
 			require.Zero(w, nativetest.Destroy(clone))
 		}
-		if read {
-			require.Zero(w, nativetest.UnpinPage(handle, false))
-		}
+		unpin()
 		if at == twoPlaces {
 			w.move(handles[beside.IntN(len(handles))], beside)
 		}
@@ -149,6 +146,31 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 		after = append(after, w.moment(handle))
 	}
 	return after
+}
+
+// holdAddresses pins a page, mostly to read, seldom its copy on the host, too, until what it returns is called.
+func (w *world) holdAddresses(handle uint64, beside *rand.Rand) (unpin func()) {
+	w.Helper()
+	var ends []func()
+	seldom := beside.IntN(12) == 0
+	if beside.IntN(2) == 0 {
+		write := seldom && beside.IntN(2) == 0
+		_, code := nativetest.PinPage(handle, write)
+		require.Zero(w, code)
+		ends = append(ends, func() { require.Zero(w, nativetest.UnpinPage(handle, write)) })
+	}
+	if copies, err := page.Copies(handle); seldom && err == nil && len(copies) == 2 {
+		write := beside.IntN(2) == 0
+		_, err := page.PinHostCopy(handle, write)
+		require.NoError(w, err)
+		ends = append(ends, func() { require.NoError(w, page.UnpinHostCopy(handle, write)) })
+	}
+	beside.Shuffle(len(ends), func(i, j int) { ends[i], ends[j] = ends[j], ends[i] })
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }
 
 // move lets bytes of a page move, and changes nothing else.

@@ -18,7 +18,7 @@ SYNCS = Go(
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS),
-    environment={"MMSB_PROGRAMS": "12"},
+    environment={"MMSB_PROGRAMS": "40"},
     mutants=(
         Mutant(
             "partly-not-brought", "a change covers a range in part that is newer on the device, and nobody brings the rest",
@@ -79,6 +79,10 @@ SYNCS = Go(
             "reference-stays-old", "what a holder of the host's copy has changed counts as newer again and again",
             "settle", "copy(p.common(record.Size)[offset:][:length], p.bytes(record.Size)[offset:])", "",
             mode=RAW,
+        ),
+        Mutant(
+            "readers-hold-changes", "who reads the host's copy keeps changes there while the device's address is given out",
+            "mustBeOnDevice", "p.writePins == 0", "p.writePins == 0 && p.readPins == 0",
         ),
         Mutant(
             "waits-for-each-step", "a step begins when the one before has arrived",
