@@ -200,6 +200,10 @@ func DropHostCopy(page uint64) error {
 // PinHostCopy pins a page in two places and gives out the address of the host's copy. Errors: InvalidState (it is in one place),
 // those of a pin.
 func PinHostCopy(page uint64, write bool) (address uintptr, err error) {
+	// The end of a pin to write moves the version: a call that cannot be is refused before it has one.
+	if err := Read(page, func(p *Page) error { return p.Page.HasHostCopy() }); err != nil {
+		return 0, err
+	}
 	if code := native.Pin(page, write); code != 0 {
 		return 0, lasterror.Load(code)
 	}

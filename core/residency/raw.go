@@ -98,15 +98,21 @@ func handleOf(index uint32) uint64 {
 
 func (p *Page) handle() uint64 { return handleOf(p.Index) }
 
-// PinHostCopy gives out the address of the host's copy of a locked page in two places, which is pinned.
-func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
+// HasHostCopy fails where a locked page has no copy on the host, or one that was written there and on the device.
+func (p *Page) HasHostCopy() error {
 	both := p.pairs.get(p.Index)
 	if both == nil || p.Record.Locator != 0 {
-		return 0, p.noHostCopy()
+		return status.Errorf(status.InvalidState, "page 0x%016x has no copy on the host beside its bytes on a device", p.handle())
 	}
-	if err := p.settle(p.Index, both, 0); err != nil {
+	return p.settle(p.Index, both, 0)
+}
+
+// PinHostCopy gives out the address of the host's copy of a locked page in two places, which is pinned.
+func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
+	if err := p.HasHostCopy(); err != nil {
 		return 0, err
 	}
+	both := p.pairs.get(p.Index)
 	if err := p.bring(p.Index, both, 0, uint64(len(both.device))*64); err != nil {
 		return 0, err
 	}
@@ -127,15 +133,11 @@ func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
 	return native.Address(native.RecordAt(both.frame).Locator), nil
 }
 
-func (p *Page) noHostCopy() error {
-	return status.Errorf(status.InvalidState, "page 0x%016x has no copy on the host beside its bytes on a device", p.handle())
-}
-
 // UnpinHostCopy ends such a pin of a locked page.
 func (p *Page) UnpinHostCopy(write bool) error {
 	both := p.pairs.get(p.Index)
 	if both == nil {
-		return p.noHostCopy()
+		return p.HasHostCopy()
 	}
 	pins := &both.readPins
 	if write {

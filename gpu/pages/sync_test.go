@@ -264,8 +264,17 @@ func (w *world) onDevice(handle, offset uint64, content string, meanwhile func()
 func TestWritesOnBothSides(t *testing.T) {
 	on(t, func(w *world) {
 		handle := w.create(abi.LocationGPU, 0, 5000)
+		version := func() (version uint64) {
+			require.NoError(t, page.Read(handle, func(p *page.Page) error {
+				version = p.Record.Version
+				return nil
+			}))
+			return version
+		}
+		before := version()
 		_, err := page.PinHostCopy(handle, true)
 		require.Equal(t, status.InvalidState, status.CodeOf(err), "it is in one place")
+		require.Equal(t, before, version(), "a refused pin is no change")
 		w.sync(handle, residency.ToHost)
 		host := w.hostCopy(handle)
 		w.onDevice(handle, 1000, "device", func() { copy(host[100:], "host") })
