@@ -53,12 +53,33 @@ func CheckSyncMany(pages []uint64, direction, device int32) error {
 // SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is
 // nil, or the asynchronous work that this is.
 func SyncMany(pages []uint64, direction residency.Direction, device int32, codes []int32, w *ticket.Work) (bad int, err error) {
-	s := &syncing{pages: pages, direction: direction, device: device, codes: codes, work: w, bad: len(pages)}
-	waiting := make([]int, 0, len(pages))
-	for i := range pages {
+	s := &syncing{pages: pages, direction: direction, device: device, codes: codes, work: w}
+	s.run()
+	return s.bad, s.err
+}
+
+// syncAlive is SyncMany of pages that may have ended: those are no failure. synced counts the pages that are in step.
+func syncAlive(pages []uint64, want wanted, codes []int32, w *ticket.Work) (synced uint64, err error) {
+	s := &syncing{pages: pages, direction: want.direction, device: want.device, codes: codes, work: w, mayEnd: true}
+	s.run()
+	for _, code := range codes {
+		if status.Code(code) == status.OK {
+			synced++
+		}
+	}
+	return synced, s.err
+}
+
+// hasEnded says whether an error is that of a page that is not there any more.
+func hasEnded(code status.Code) bool { return code == status.StaleHandle || code == status.InvalidHandle }
+
+func (s *syncing) run() {
+	s.bad = len(s.pages)
+	waiting := make([]int, 0, len(s.pages))
+	for i := range s.pages {
 		switch err := s.toDevice(i); {
 		case s.cancelled():
-			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(pages)))
+			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))
 		case err != nil:
 			s.failed(i, err)
 		default:
@@ -68,7 +89,6 @@ func SyncMany(pages []uint64, direction residency.Direction, device int32, codes
 	for len(waiting) > 0 {
 		waiting = s.batch(waiting)
 	}
-	return s.bad, s.err
 }
 
 type syncing struct {
@@ -77,6 +97,7 @@ type syncing struct {
 	device    int32
 	codes     []int32
 	work      *ticket.Work
+	mayEnd    bool // pages that have ended are no failure
 	done      int
 	bad       int
 	err       error
@@ -85,7 +106,7 @@ type syncing struct {
 func (s *syncing) cancelled() bool { return s.work != nil && s.work.Cancelled() }
 
 func (s *syncing) failed(i int, err error) {
-	if i < s.bad {
+	if i < s.bad && !(s.mayEnd && hasEnded(status.CodeOf(err))) {
 		s.bad, s.err = i, err
 	}
 	s.ended(i, err)

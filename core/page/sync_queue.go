@@ -105,17 +105,14 @@ func (c *Context) Drain(w *ticket.Work) (synced uint64, err error) {
 		}
 		left -= min(left, uint64(len(pages)))
 		codes := make([]int32, len(pages))
-		_, failed := SyncMany(pages, want.direction, want.device, codes, nil)
+		inStep, failed := syncAlive(pages, want, codes, nil)
+		synced += inStep
+		if err == nil {
+			err = failed
+		}
 		for i, code := range codes {
-			switch status.Code(code) {
-			case status.OK:
-				synced++
-			case status.StaleHandle, status.InvalidHandle:
-			default:
+			if code := status.Code(code); code != status.OK && !hasEnded(code) {
 				again = append(again, failure{pages[i], want})
-				if err == nil {
-					err = failed
-				}
 			}
 		}
 		if w != nil {
@@ -136,18 +133,5 @@ func (c *Context) Prefetch(ids []uint64, device int32, w *ticket.Work) (synced u
 			pages = append(pages, page)
 		}
 	}
-	codes := make([]int32, len(pages))
-	_, failed := SyncMany(pages, residency.ToDevice, device, codes, w)
-	for _, code := range codes {
-		switch status.Code(code) {
-		case status.OK:
-			synced++
-		case status.StaleHandle: // it has ended meanwhile
-		default:
-			if err == nil {
-				err = failed
-			}
-		}
-	}
-	return synced, err
+	return syncAlive(pages, wanted{residency.ToDevice, device}, make([]int32, len(pages)), w)
 }

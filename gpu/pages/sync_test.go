@@ -374,6 +374,17 @@ func TestPagesWaitForTheirSync(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, page.SyncStats{MovedStats: w.moved(), Pages: 19, Bytes: 19*5000 + 1000}, stats())
 		w.holds(pages[4], 0, "content")
+		extra, pinned := w.create(abi.LocationCPU, 0, 100), w.create(abi.LocationCPU, 0, 100)
+		_, err = page.SyncLater([]uint64{extra, pinned}, residency.ToDevice, 0)
+		require.NoError(t, err)
+		require.Zero(t, nativetest.Destroy(extra))
+		w.pin(pinned)
+		_, err = drain()
+		require.Equal(t, status.Busy, status.CodeOf(err), "the page before it that has ended is no failure")
+		w.unpin(pinned)
+		require.Zero(t, nativetest.Destroy(pinned))
+		_, err = drain()
+		require.NoError(t, err)
 		cursor, found, listed := uint64(0), make([]uint64, 4), []uint64(nil)
 		require.NoError(t, page.Use(w.context, func(c *page.Context) error {
 			for n := c.DevicePages(0, &cursor, found); n > 0; n = c.DevicePages(0, &cursor, found) {
