@@ -71,7 +71,9 @@ func syncAlive(pages []uint64, want wanted, codes []int32, w *ticket.Work) (sync
 }
 
 // hasEnded says whether an error is that of a page that is not there any more.
-func hasEnded(code status.Code) bool { return code == status.StaleHandle || code == status.InvalidHandle }
+func hasEnded(code status.Code) bool {
+	return code == status.StaleHandle || code == status.InvalidHandle
+}
 
 func (s *syncing) run() {
 	s.bad = len(s.pages)
