@@ -238,6 +238,9 @@ void fuzz_dependency(void);
 void fuzz_dependency_lists(void);
 /* commands.c */
 void fuzz_commands(void);
+/* kernels.c */
+void fuzz_kernels(void);
+void fuzz_two_pages(void);
 /* contexts.c */
 void fuzz_context(void);
 void fuzz_end_context(void);
