@@ -92,6 +92,7 @@ void context_ended(int index, int released_before) {
         SAME(mmsb_page_size(page->handle), 0);
         int before = releases;
         int was_pinned = pinned(page);
+        end_host_pins(page);
         for (int mode = MMSB_PIN_READ; mode <= MMSB_PIN_WRITE; mode++) {
             while (page->pins[mode] > 0) {
                 SAME(releases, before);
@@ -151,6 +152,9 @@ void fuzz_shutdown(void) {
     }
     for (int i = 0; i < PAGES; i++) { /* pins first: the model of ended contexts works on one context at a time */
         page_t *page = &pages[i];
+        if (page->handle != 0) {
+            end_host_pins(page);
+        }
         for (int mode = MMSB_PIN_READ; page->handle != 0 && mode <= MMSB_PIN_WRITE; mode++) {
             while (page->pins[mode] > 0) {
                 CALL(mmsb_page_unpin(page->handle, mode), MMSB_OK);

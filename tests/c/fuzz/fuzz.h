@@ -48,7 +48,8 @@ enum {
     EDGES = 60,
     DELTAS = 5,
     MEMORIES = 3,
-    TICKETS = 4
+    TICKETS = 4,
+    WAITING = 60 /* syncs of a context */
 };
 #define LIMIT_OF_FIRST_CONTEXT (64ULL << 20)
 #define OVER_THE_LIMIT (1ULL << 30)
@@ -67,7 +68,8 @@ typedef struct page {
     uint64_t epoch;
     uint64_t version;
     int location;
-    uint32_t pins[MMSB_PIN_WRITE + 1]; /* by mode */
+    uint32_t pins[MMSB_PIN_WRITE + 1];      /* by mode */
+    uint32_t host_pins[MMSB_PIN_WRITE + 1]; /* of these: of its copy on the host */
     int read_only;
     int exposed; /* the address of its memory may have been given out, of this page or one before: a rollback moves its version */
     int raw;     /* it may have bytes that no call gave it since the last snapshot */
@@ -78,12 +80,20 @@ typedef struct page {
     int entry_count;
 } page_t;
 
+typedef struct waiting {
+    mmsb_page_t page; /* which may have ended */
+    int direction;
+    int32_t device;
+} waiting_t;
+
 typedef struct context {
     mmsb_context_t handle; /* 0 = free */
     uint64_t allocations;
     uint64_t frees;
-    int journalled; /* it has a journal, whose records follow a snapshot */
-    int branched;   /* and a load: they follow a base in its directory */
+    int journalled;             /* it has a journal, whose records follow a snapshot */
+    int branched;               /* and a load: they follow a base in its directory */
+    waiting_t waiting[WAITING]; /* for a sync */
+    int waiting_count;
 } context_t;
 
 typedef struct edge {
@@ -184,6 +194,9 @@ size_t write_blob(const page_t *page, uint8_t *blob, int keys_only);
 void open_context(int index);
 void context_ended(int index, int released_before);
 
+/* syncs.c */
+void end_host_pins(page_t *page);
+
 /* groups.c: each context has a group open */
 extern int in_groups;
 
@@ -241,6 +254,12 @@ void fuzz_commands(void);
 /* kernels.c */
 void fuzz_kernels(void);
 void fuzz_two_pages(void);
+/* syncs.c */
+void fuzz_sync(void);
+void fuzz_sync_many(void);
+void fuzz_syncs_that_wait(void);
+void fuzz_host_copy(void);
+void fuzz_host_copy_drop(void);
 /* contexts.c */
 void fuzz_context(void);
 void fuzz_end_context(void);
