@@ -98,8 +98,8 @@ typedef struct mmsb__export {
     } managed;
     uint64_t page;
     int32_t mode;
-    uint32_t context;   /* the number of the page's */
-    mmsb__lent_t *lent; /* whose pin it is; NULL = it is not to write, or counts as the thread's that ends it */
+    uint32_t context;          /* the number of the page's */
+    mmsb__lent_t *lent;        /* whose pin it is; NULL = it is not to write, or counts as the thread's that ends it */
     struct mmsb__export *next; /* of those that wait */
 } export_t;
 
