@@ -457,6 +457,7 @@ static mmsb_status_t resize(mmsb_page_t page, uint64_t size) {
 
 mmsb_status_t mmsb_page_resize(mmsb_page_t page, uint64_t size) {
     DOOR_ENTER();
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(page, resize(page, size))
 }
 
@@ -503,6 +504,7 @@ mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, size_t coun
 
 mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device) {
     DOOR_ENTER();
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(page, mmsbgo_page_sync(page, direction, device))
 }
 
@@ -513,6 +515,7 @@ mmsb_status_t mmsb_page_sync_many(const mmsb_page_t *pages, size_t count, mmsb_s
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_OPTIONAL(bad_index);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_OF(pages[0], mmsbgo_page_sync_many((mmsb_page_t *)pages, count, direction, device, (mmsb_work_options_t *)work,
                                                    statuses, bad_index))
 }
@@ -524,6 +527,7 @@ mmsb_status_t mmsb_page_sync_many_start(const mmsb_page_t *pages, size_t count, 
     DOOR_ARRAY(pages, count);
     DOOR_OPTIONAL(statuses);
     DOOR_POINTER(ticket);
+    mmsb__tensors_end_waiting();
     return mmsbgo_page_sync_many_start((mmsb_page_t *)pages, count, direction, device, (mmsb_work_options_t *)work, statuses,
                                        ticket);
 }
@@ -540,6 +544,7 @@ mmsb_status_t mmsb_context_sync_drain(mmsb_context_t context, const mmsb_work_op
     DOOR_ENTER();
     DOOR_CHECK(door_work(work));
     DOOR_OPTIONAL(synced);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_IN(context, mmsbgo_context_sync_drain(context, (mmsb_work_options_t *)work, synced))
 }
 
@@ -549,6 +554,7 @@ mmsb_status_t mmsb_context_prefetch(mmsb_context_t context, const uint64_t *ids,
     DOOR_CHECK(door_work(work));
     DOOR_ARRAY(ids, count);
     DOOR_OPTIONAL(synced);
+    mmsb__tensors_end_waiting();
     DOOR_CHANGE_IN(context, mmsbgo_context_prefetch(context, (uint64_t *)ids, count, device, (mmsb_work_options_t *)work, synced))
 }
 
@@ -558,6 +564,7 @@ mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t
     DOOR_CHECK(door_work(work));
     DOOR_ARRAY(ids, count);
     DOOR_POINTER(ticket);
+    mmsb__tensors_end_waiting();
     return mmsbgo_context_prefetch_start(context, (uint64_t *)ids, count, device, (mmsb_work_options_t *)work, ticket);
 }
 

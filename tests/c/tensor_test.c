@@ -543,6 +543,81 @@ static void a_deleter_does_not_wait_for_a_call(void) {
     CHECK_EQUAL(check_live(MMSB_KIND_MEMORY), 0);
 }
 
+static void delete_and_stay(void *tensor, void *memory, uint64_t size) {
+    dl_versioned_t *managed = tensor;
+    managed->deleter(managed);
+    stay(NULL, memory, size);
+}
+
+/* Ends a context in a thread whose release function has called the deleter of an export of this page, and stays inside. */
+static pthread_t let_an_export_wait(mmsb_context_t *ending, mmsb_page_t page) {
+    static uint8_t memory[64];
+    *ending = new_context();
+    mmsb_adopt_options_t with;
+    mmsb_adopt_options_init(&with);
+    with.release = delete_and_stay;
+    with.user = export(page, NULL);
+    mmsb_page_t adopted;
+    REQUIRE_OK(mmsb_page_adopt(*ending, memory, sizeof memory, &with, &adopted));
+    gate.inside = gate.go_on = 0;
+    pthread_t thread;
+    REQUIRE(pthread_create(&thread, NULL, end_context, ending) == 0);
+    pthread_mutex_lock(&gate.mutex);
+    while (!gate.inside)
+        pthread_cond_wait(&gate.changed, &gate.mutex);
+    pthread_mutex_unlock(&gate.mutex);
+    return thread;
+}
+
+static mmsb_status_t moves(int how, mmsb_context_t context, mmsb_page_t page) {
+    const uint64_t id = mmsb_page_id(page);
+    mmsb_ticket_t ticket;
+    mmsb_status_t status;
+    switch (how) {
+    case 0:
+        return mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 0);
+    case 1:
+        return mmsb_page_sync_many(&page, 1, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, NULL);
+    case 2:
+        CHECK_OK(mmsb_page_sync_many_start(&page, 1, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, &ticket));
+        break;
+    case 3:
+        CHECK_OK(mmsb_page_sync_enqueue(&page, 1, MMSB_SYNC_TO_DEVICE, 0, NULL));
+        return mmsb_context_sync_drain(context, NULL, NULL);
+    case 4:
+        return mmsb_context_prefetch(context, &id, 1, 0, NULL, NULL);
+    case 5:
+        CHECK_OK(mmsb_context_prefetch_start(context, &id, 1, 0, NULL, &ticket));
+        break;
+    case 6:
+        return mmsb_page_resize(page, 5000);
+    default:
+        return mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0);
+    }
+    status = mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER);
+    CHECK_OK(mmsb_ticket_destroy(ticket));
+    return status;
+}
+
+/* What moves a page ends the exports before that wait. */
+static void exports_that_wait_do_not_pin(void) {
+    mmsb_context_t context = new_simulated_context(1), ending;
+    for (int how = 0; how < 8; how++) {
+        mmsb_page_t page;
+        REQUIRE_OK(mmsb_page_create(context, 100, NULL, &page));
+        pthread_t thread = let_an_export_wait(&ending, page);
+        CHECK_OK(moves(how, context, page));
+        pthread_mutex_lock(&gate.mutex);
+        gate.go_on = 1;
+        pthread_cond_broadcast(&gate.changed);
+        pthread_mutex_unlock(&gate.mutex);
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_OK(mmsb_page_destroy(page));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_EQUAL(check_live(MMSB_KIND_TENSOR), 0);
+}
+
 /* What a save says that waits for raw writers, while there are some. */
 static mmsb_status_t waiting_save(mmsb_context_t context) {
     mmsb_save_options_t options;
@@ -731,6 +806,7 @@ int main(int count, char **arguments) {
         RUN(wrong_arguments);
         RUN(a_tensor_of_the_library_comes_home);
         RUN(a_deleter_does_not_wait_for_a_call);
+        RUN(exports_that_wait_do_not_pin);
         RUN(exports_count_as_the_exporters);
         RUN(a_forked_child_may_delete);
         RUN(locations_are_devices);
