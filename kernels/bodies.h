@@ -308,18 +308,20 @@ BODY void mmsb__kernel_copy_body(const mmsb__kernel_copy_t *p, uint64_t thread, 
 
 /* ------------------------------------------------------------------------------------------------ many ranges ---- */
 
-/* The last span with no more pieces before it. Those without pieces come before their like and are passed over. */
-BODY const mmsb__kernel_span_t *span_of(const mmsb__kernel_span_t *spans, uint64_t count, uint64_t piece) {
+/* The last item with no more pieces before it. Those without pieces come before their like and are passed over. pieces is the
+ * first item's number, and items have so many words. */
+BODY uint64_t item_of(const uint64_t *pieces, uint64_t words, uint64_t count, uint64_t piece) {
     uint64_t low = 0, high = count;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (spans[middle].piece <= piece)
+        if (pieces[middle * words] <= piece)
             low = middle;
         else
             high = middle;
     }
-    return spans + low;
+    return low;
 }
+#define ITEM_OF(items, count, piece) ((items)[item_of(&(items)->piece, sizeof *(items) / 8, count, piece)])
 
 #if !defined(__CUDACC__)
 BODY void copy_spans_alone(const mmsb__kernel_span_t *spans, uint64_t count, uint64_t page, uint64_t changed) {
@@ -339,7 +341,7 @@ BODY void copy_spans(const mmsb__kernel_copy_many_t *p, uint64_t page, uint64_t 
     const mmsb__kernel_span_t *spans = (const mmsb__kernel_span_t *)(const void *)reach(p->spans);
     WITH_ONE_LANE(threads, copy_spans_alone(spans, p->count, page, changed))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_span_t span = *span_of(spans, p->count, piece);
+        mmsb__kernel_span_t span = ITEM_OF(spans, p->count, piece);
         /* Pieces end at aligned targets, so that only a span's first one has a head. */
         uint64_t skew = span.to % 16, number = piece - span.piece;
         uint64_t begin = number == 0 ? 0 : number * MMSB__KERNEL_PIECE - skew;
@@ -520,19 +522,6 @@ BODY void mmsb__kernel_expand_bits_body(const mmsb__kernel_expand_bits_t *p, uin
 
 /* ------------------------------------------------------------------------------------------------ propagation ---- */
 
-/* The last pair with no more pieces before it, as span_of. */
-BODY const mmsb__kernel_pair_t *pair_of(const mmsb__kernel_pair_t *pairs, uint64_t count, uint64_t piece) {
-    uint64_t low = 0, high = count;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (pairs[middle].piece <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    return pairs + low;
-}
-
 #if !defined(__CUDACC__)
 BODY void propagate_alone(const mmsb__kernel_pair_t *pairs, uint64_t count) {
     for (const mmsb__kernel_pair_t *pair = pairs; pair < pairs + count; pair++)
@@ -547,7 +536,7 @@ BODY void mmsb__kernel_propagate_body(const mmsb__kernel_propagate_t *p, uint64_
     const mmsb__kernel_pair_t *pairs = (const mmsb__kernel_pair_t *)(const void *)reach(p->pairs);
     WITH_ONE_LANE(threads, propagate_alone(pairs, p->count))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_pair_t pair = *pair_of(pairs, p->count, piece);
+        mmsb__kernel_pair_t pair = ITEM_OF(pairs, p->count, piece);
         uint8_t *to = reach(pair.to);
         const uint8_t *from = reach(pair.from), *bits = reach(pair.bits);
         int aligned = is_aligned(to) && is_aligned(from);

@@ -14,11 +14,7 @@
 #include "../gate.h"
 #include "../life.h"
 #include "../look.h"
-
-#include <dlfcn.h>
-#include <linux/membarrier.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
+#include "stage.h"
 
 #define CONTEXT_INDEX 7
 #define REGION 1
@@ -85,36 +81,23 @@ static mmsb__commands_t *watched;
 static uint32_t barriers, early_barriers, looking;
 
 __attribute__((no_sanitize_address)) long syscall(long number, ...) { /* it may read more than there is */
-    static long (*kernel)(long, ...);
-    long arguments[6];
     va_list list;
     va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        arguments[i] = va_arg(list, long);
+    const stage_call_t call = stage_call(number, list);
     va_end(list);
-    if (!kernel)
-        kernel = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
     __atomic_add_fetch(&looking, 1, __ATOMIC_SEQ_CST);
     mmsb__commands_t *commands = __atomic_load_n(&watched, __ATOMIC_SEQ_CST);
-    if (commands && number == SYS_membarrier && (int)arguments[0] == MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+    if (commands && stage_is_barrier(&call)) {
         __atomic_add_fetch(&barriers, 1, __ATOMIC_RELAXED);
         if (__atomic_load_n(&commands->asleep, __ATOMIC_RELAXED) == 0)
             __atomic_add_fetch(&early_barriers, 1, __ATOMIC_RELAXED);
     }
     __atomic_sub_fetch(&looking, 1, __ATOMIC_SEQ_CST);
-    long result = kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
-    /* A kernel that knows no barrier must not hide that nobody asks for it. */
-    return check_stops && number == SYS_membarrier ? 0 : result;
+    return stage_ask(&call);
 }
 
 static void start(void) {
-    REQUIRE(mmsb__gate_closed() == MMSB_OK);
-    for (uint32_t leaf = 0; leaf < 8; leaf++) {
-        REQUIRE(mmsb__table_open_leaf(leaf) == 0);
-        mmsb__table.leaf_context[leaf] = CONTEXT_INDEX;
-    }
-    mmsb__region_map(
-        REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    stage_table(8, CONTEXT_INDEX, REGION, REGION_BYTES);
     mmsb__upcalls.refill = refill;
     mmsb__upcalls.parents = parents;
     mmsb__upcalls.check_cycle = check_cycle;

@@ -19,14 +19,10 @@
 #include "../mask.h"
 #include "../pin.h"
 #include "../watch.h"
+#include "stage.h"
 #include "whole.h"
 
-#include <dlfcn.h>
-#include <linux/membarrier.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #define THREADS 4
 #define CONTEXT_INDEX 7
@@ -92,32 +88,19 @@ static uint32_t barriers, early_barriers;
 static const uint64_t *closed_by_then;
 
 long syscall(long number, ...) {
-    static long (*kernel)(long, ...);
-    long arguments[6];
     va_list list;
     va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        arguments[i] = va_arg(list, long);
+    const stage_call_t call = stage_call(number, list);
     va_end(list);
-    if (!kernel)
-        kernel = (long (*)(long, ...))(uintptr_t)dlsym(RTLD_NEXT, "syscall");
-    if (number == SYS_membarrier && (int)arguments[0] == MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+    if (stage_is_barrier(&call)) {
         barriers++;
         early_barriers += closed_by_then && __atomic_load_n(closed_by_then, __ATOMIC_RELAXED) != 0;
     }
-    long result = kernel(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
-    /* A kernel that knows no barrier must not hide that nobody asks for it. */
-    return check_stops && number == SYS_membarrier ? 0 : result;
+    return stage_ask(&call);
 }
 
 static void start(void) {
-    REQUIRE(mmsb__gate_closed() == MMSB_OK);
-    for (uint32_t chunk = 0; chunk < 8; chunk++) {
-        REQUIRE(mmsb__table_open_leaf(chunk) == 0);
-        mmsb__table.leaf_context[chunk] = CONTEXT_INDEX;
-    }
-    mmsb__region_map(
-        REGION, (uintptr_t)mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    stage_table(8, CONTEXT_INDEX, REGION, REGION_BYTES);
     mmsb__upcalls.refill = refill;
     mmsb__upcalls.end = end;
 }
