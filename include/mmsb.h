@@ -2183,10 +2183,11 @@ typedef struct mmsb_runtime_options {
      * fallback:pageable lets other host memory serve where pinned memory, or its budget, does not suffice; kernels do not reach
      * that, copies do, and no budget counts it.
      * slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB; above that as without.
-     * max_split_size_mb, max_non_split_rounding_mb, garbage_collection_threshold and expandable_segments:True are read and have
-     * no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Copies of other devices
-     * reach such memory. Their kernels reach managed and pinned memory; virtual memory with peers:true, where the device can be
-     * reached at all; plain memory never: MMSB_E_UNSUPPORTED with peers:true. The program orders their work
+     * expandable_segments:False is source:plain where no source is named. max_split_size_mb, max_non_split_rounding_mb and
+     * garbage_collection_threshold are read and have no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are
+     * MMSB_E_INVALID_SIZE. Copies of other devices reach such memory. Their kernels reach managed and pinned memory; virtual
+     * memory with peers:true, where the device can be reached at all; plain memory never: MMSB_E_UNSUPPORTED with peers:true.
+     * The program orders their work
      * (mmsb_stream_after). */
     const char *pool;
     uint64_t reserved[3];

@@ -99,12 +99,29 @@ func Parse(text string) (Options, error) {
 			return Options{}, err
 		}
 	}
-	return o, nil
+	return o, p.grow(&o)
 }
 
 type parser struct {
 	text string
 	at   int
+	// What expandable_segments says, if anything, and where.
+	expandable, fixed bool
+	expandableAt      int
+}
+
+// grow heeds expandable_segments, which is another name for a source that has virtual memory, or has not.
+func (p *parser) grow(o *Options) error {
+	p.at = p.expandableAt
+	switch {
+	case p.expandable && o.Origin != Automatic && o.Origin != Virtual:
+		return p.fail("true contradicts source:%s, whose segments do not grow", o.Origin)
+	case p.fixed && o.Origin == Virtual:
+		return p.fail("false contradicts source:%s, whose segments grow", o.Origin)
+	case p.fixed && o.Origin == Automatic:
+		o.Origin = Plain
+	}
+	return nil
 }
 
 func (p *parser) fail(format string, arguments ...any) error {
@@ -190,6 +207,13 @@ func (p *parser) oneOf(words ...string) error {
 	return p.fail("%q is not one of %s", word, strings.Join(words, ", "))
 }
 
+// boolean reads true or false.
+func (p *parser) boolean() (bool, error) {
+	begin := p.at
+	err := p.oneOf("true", "false")
+	return err == nil && strings.EqualFold(strings.TrimSpace(p.text[begin:p.at]), "true"), err
+}
+
 // without reads a value that has no effect here: free segments go back one by one, so that a block that is split costs nobody
 // anything.
 func without(least, most uint64) func(p *parser, o *Options) error {
@@ -203,9 +227,14 @@ var options = map[string]func(p *parser, o *Options) error{
 	"max_split_size_mb":            without(1, math.MaxUint64/mib),
 	"max_non_split_rounding_mb":    without(1, math.MaxUint64/mib),
 	"garbage_collection_threshold": func(p *parser, _ *Options) error { _, err := p.fraction(); return err },
-	"expandable_segments":          func(p *parser, _ *Options) error { return p.oneOf("true") },
-	"backend":                      func(p *parser, _ *Options) error { return p.oneOf("native") },
-	"roundup_power2_divisions":     (*parser).divisions,
+	"expandable_segments": func(p *parser, _ *Options) (err error) {
+		p.expandableAt = p.at
+		p.expandable, err = p.boolean()
+		p.fixed = !p.expandable
+		return err
+	},
+	"backend":                  func(p *parser, _ *Options) error { return p.oneOf("native") },
+	"roundup_power2_divisions": (*parser).divisions,
 	"large_segment_size_mb": func(p *parser, o *Options) error {
 		value, err := p.number(2, mostBytes/mib, ",")
 		o.LargeStep = value * mib
@@ -216,9 +245,9 @@ var options = map[string]func(p *parser, o *Options) error{
 		o.Limit = value * mib
 		return err
 	},
-	"slabs": func(p *parser, o *Options) error {
-		o.Slabs = true
-		return p.oneOf("true")
+	"slabs": func(p *parser, o *Options) (err error) {
+		o.Slabs, err = p.boolean()
+		return err
 	},
 	"source": func(p *parser, o *Options) error {
 		begin := p.at
@@ -233,9 +262,9 @@ var options = map[string]func(p *parser, o *Options) error{
 		o.Pageable = true
 		return p.oneOf("pageable")
 	},
-	"peers": func(p *parser, o *Options) error {
-		o.Peers = true
-		return p.oneOf("true")
+	"peers": func(p *parser, o *Options) (err error) {
+		o.Peers, err = p.boolean()
+		return err
 	},
 	"slack": func(p *parser, o *Options) (err error) {
 		o.Slack, err = p.fraction()

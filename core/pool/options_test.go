@@ -11,11 +11,16 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]Options{
-		"":                                     {},
-		"expandable_segments:True":             {},
-		"limit_mb:10,large_segment_size_mb: 4": {Limit: 10 * mib, LargeStep: 4 * mib},
-		"peers:true,limit_mb:10":               {Peers: true, Limit: 10 * mib},
-		"slack:0.1 , max_split_size_mb:128":    {Slack: 100},
+		"":                          {},
+		"expandable_segments:True":  {},
+		"expandable_segments:False": {Origin: Plain},
+		"source:virtual,expandable_segments:true":                                      {Origin: Virtual},
+		"expandable_segments:False,source:pinned,peers:false":                          {Origin: Pinned},
+		"expandable_segments:False,expandable_segments:True":                           {},
+		"slabs:true,slabs:False":                                                       {},
+		"limit_mb:10,large_segment_size_mb: 4":                                         {Limit: 10 * mib, LargeStep: 4 * mib},
+		"peers:true,limit_mb:10":                                                       {Peers: true, Limit: 10 * mib},
+		"slack:0.1 , max_split_size_mb:128":                                            {Slack: 100},
 		"garbage_collection_threshold:0.8,backend:native,max_non_split_rounding_mb:20": {},
 	} {
 		o, err := Parse(text)
@@ -33,24 +38,26 @@ func TestParse(t *testing.T) {
 
 func TestParseNamesThePosition(t *testing.T) {
 	for text, want := range map[string]string{
-		"limit_mb":                           `position 0: "limit_mb" has no value`,
-		"slack:0.1,limit:3":                  `position 10: "limit" is not an option`,
-		"limit_mb:":                          `position 9: "" is not a number from 1 to`,
-		"limit_mb:-1":                        `position 9: "-1" is not a number from 1 to`,
-		"limit_mb:99999999999999999999":      `position 9`,
-		"limit_mb:1,":                        `position 11: option is missing`,
-		",":                                  `position 0: "" has no value`,
-		"slack:2":                            `position 6: "2" is not a number above 0, up to 1`,
-		"slack:NaN":                          `position 6`,
-		"expandable_segments:False":          `position 20: "False" is not one of true`,
-		"peers:false":                        `position 6: "false" is not one of true`,
-		"backend:cudaMallocAsync":            `position 8`,
-		"roundup_power2_divisions:3":         `position 25: 3 is not a power of two`,
-		"roundup_power2_divisions:[3:1]":     `position 26: 3 is not a power of two above the one before`,
-		"roundup_power2_divisions:[4:1,2:1]": `position 30: 2 is not a power of two above the one before`,
-		"roundup_power2_divisions:[4:1":      `position 29: closing bracket is missing`,
-		"roundup_power2_divisions:[4]":       `position 27: colon and number are missing`,
-		"roundup_power2_divisions:[4:1]x":    `position 30: "x" is not expected behind the value`,
+		"limit_mb":                              `position 0: "limit_mb" has no value`,
+		"slack:0.1,limit:3":                     `position 10: "limit" is not an option`,
+		"limit_mb:":                             `position 9: "" is not a number from 1 to`,
+		"limit_mb:-1":                           `position 9: "-1" is not a number from 1 to`,
+		"limit_mb:99999999999999999999":         `position 9`,
+		"limit_mb:1,":                           `position 11: option is missing`,
+		",":                                     `position 0: "" has no value`,
+		"slack:2":                               `position 6: "2" is not a number above 0, up to 1`,
+		"slack:NaN":                             `position 6`,
+		"expandable_segments:no":                `position 20: "no" is not one of true, false`,
+		"peers:1":                               `position 6: "1" is not one of true, false`,
+		"expandable_segments:true,source:plain": `position 20: true contradicts source:plain, whose segments do not grow`,
+		"source:virtual,expandable_segments:false": `position 35: false contradicts source:virtual, whose segments grow`,
+		"backend:cudaMallocAsync":                  `position 8`,
+		"roundup_power2_divisions:3":               `position 25: 3 is not a power of two`,
+		"roundup_power2_divisions:[3:1]":           `position 26: 3 is not a power of two above the one before`,
+		"roundup_power2_divisions:[4:1,2:1]":       `position 30: 2 is not a power of two above the one before`,
+		"roundup_power2_divisions:[4:1":            `position 29: closing bracket is missing`,
+		"roundup_power2_divisions:[4]":             `position 27: colon and number are missing`,
+		"roundup_power2_divisions:[4:1]x":          `position 30: "x" is not expected behind the value`,
 	} {
 		_, err := Parse(text)
 		require.Equal(t, status.InvalidArgument, status.CodeOf(err), text)
