@@ -321,7 +321,6 @@ BODY uint64_t item_of(const uint64_t *pieces, uint64_t words, uint64_t count, ui
     }
     return low;
 }
-#define ITEM_OF(items, count, piece) ((items)[item_of(&(items)->piece, sizeof *(items) / 8, count, piece)])
 
 #if !defined(__CUDACC__)
 BODY void copy_spans_alone(const mmsb__kernel_span_t *spans, uint64_t count, uint64_t page, uint64_t changed) {
@@ -341,7 +340,7 @@ BODY void copy_spans(const mmsb__kernel_copy_many_t *p, uint64_t page, uint64_t 
     const mmsb__kernel_span_t *spans = (const mmsb__kernel_span_t *)(const void *)reach(p->spans);
     WITH_ONE_LANE(threads, copy_spans_alone(spans, p->count, page, changed))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_span_t span = ITEM_OF(spans, p->count, piece);
+        mmsb__kernel_span_t span = spans[item_of(&spans->piece, sizeof *spans / 8, p->count, piece)];
         /* Pieces end at aligned targets, so that only a span's first one has a head. */
         uint64_t skew = span.to % 16, number = piece - span.piece;
         uint64_t begin = number == 0 ? 0 : number * MMSB__KERNEL_PIECE - skew;
@@ -536,7 +535,7 @@ BODY void mmsb__kernel_propagate_body(const mmsb__kernel_propagate_t *p, uint64_
     const mmsb__kernel_pair_t *pairs = (const mmsb__kernel_pair_t *)(const void *)reach(p->pairs);
     WITH_ONE_LANE(threads, propagate_alone(pairs, p->count))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_pair_t pair = ITEM_OF(pairs, p->count, piece);
+        mmsb__kernel_pair_t pair = pairs[item_of(&pairs->piece, sizeof *pairs / 8, p->count, piece)];
         uint8_t *to = reach(pair.to);
         const uint8_t *from = reach(pair.from), *bits = reach(pair.bits);
         int aligned = is_aligned(to) && is_aligned(from);

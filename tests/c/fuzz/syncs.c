@@ -1,4 +1,4 @@
-/* Pages in two places: syncs of one, of many, those that wait, and prefetches; the copy on the host, which the program may pin. */
+/* Pages in two places: syncs of one, of many, those that wait, and prefetches; the copy on the host, which may be pinned. */
 #include "fuzz.h"
 
 static int any_direction(void) {
