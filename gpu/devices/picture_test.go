@@ -165,6 +165,7 @@ func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
 	live := map[string]map[uint64]uint64{"small_pool": {}, "large_pool": {}}
 	var hits, largeHits int
 	allocated, bytes, before := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	held, most := map[string]uint64{}, map[string]uint64{} // bytes that were asked for
 	for step := range 3000 {
 		size := []uint64{1, 200, 3000, mib, 3 * mib}[random.IntN(5)] + random.Uint64N(1000)
 		if random.IntN(20) == 0 {
@@ -185,12 +186,15 @@ func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
 			of[block] = size
 			allocated[poolOf(size)]++
 			bytes[poolOf(size)] += size
+			held[poolOf(size)] += size
+			most[poolOf(size)] = max(most[poolOf(size)], held[poolOf(size)])
 		} else {
-			for block := range of {
+			for block, size := range of {
 				if !blocks.Cache(block) {
 					_, err := runtime.Free(block, nil)
 					require.NoError(t, err)
 				}
+				held[poolOf(size)] -= size
 				delete(of, block)
 				break
 			}
@@ -202,13 +206,11 @@ func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
 			}
 			v := statistics(t, r)
 			balanced(t, v)
-			for name, of := range live {
-				asked := uint64(0)
-				for _, size := range of {
-					asked += size
-				}
+			for name, asked := range held {
 				require.Equal(t, bytes[name], v["requested_bytes."+name+".allocated"])
 				require.LessOrEqual(t, asked, v["requested_bytes."+name+".current"], "what its stream keeps counts, too")
+				require.LessOrEqual(t, most[name], v["requested_bytes."+name+".peak"])
+				require.LessOrEqual(t, v["requested_bytes."+name+".peak"], bytes[name], "never more than ever came")
 				if empty {
 					require.Equal(t, asked, v["requested_bytes."+name+".current"])
 				}

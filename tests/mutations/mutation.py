@@ -113,11 +113,23 @@ def c_functions(text: str, file: Path) -> Iterator[Function]:
         elif token.text == "{":
             end = closing(code, at)
             if code[at - 1].text == ")":
-                nothing = code[name - 1].text == "void"
+                nothing = code[behind_attributes(code, name)].text == "void"
                 body = tokens_between(text, token.end, code[end].start)
                 yield Function(code[name].text, file, body, token.end, code[end].start, nothing)
             at = end
         at += 1
+
+
+def behind_attributes(code: Sequence[Token], name: int) -> int:
+    """Where the type of a function ends: attributes may stand between that and the name."""
+    at = name - 1
+    while code[at].text == ")":
+        depth = 1
+        while depth > 0:
+            at -= 1
+            depth += (code[at].text == ")") - (code[at].text == "(")
+        at -= 2  # before __attribute__
+    return at
 
 
 def tokens_between(text: str, start: int, end: int) -> list[Token]:
