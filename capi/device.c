@@ -1,6 +1,5 @@
 /* Devices and the stream-ordered runtime. */
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "blocks.h"
@@ -195,14 +194,6 @@ mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket) {
 
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
 
-/* The system's number of this thread, for logs. A forked child's calls do not get here. */
-static int32_t door_thread(void) {
-    static _Thread_local int32_t thread;
-    if (MMSB__UNLIKELY(thread == 0))
-        thread = (int32_t)syscall(SYS_gettid);
-    return thread;
-}
-
 DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                              mmsb_block_t *block, void **address) {
     DOOR_ENTER();
@@ -210,7 +201,7 @@ DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t byte
     DOOR_POINTER(address);
     if (MMSB__LIKELY(reservation == 0) && mmsb__block_hit(stream, bytes, tag, block, (uintptr_t *)address))
         return MMSB_OK;
-    return mmsbgo_block_allocate(stream, bytes, tag, reservation, door_thread(), block, (uintptr_t *)address);
+    return mmsbgo_block_allocate(stream, bytes, tag, reservation, mmsb__block_thread(), block, (uintptr_t *)address);
 }
 
 DOOR_QUICK mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
@@ -223,7 +214,7 @@ DOOR_QUICK mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t strea
     }
     if (block == 0)
         return MMSB_OK;
-    return mmsbgo_block_free(block, stream, door_thread(), deferred);
+    return mmsbgo_block_free(block, stream, mmsb__block_thread(), deferred);
 }
 
 void mmsb_block_info_init(mmsb_block_info_t *info) {

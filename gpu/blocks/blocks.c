@@ -101,6 +101,21 @@ static inline void count(mmsb__block_stream_t *stream, uint32_t tag, uint64_t by
     has->total += bytes;
 }
 
+/* What the stream's lock orders is in the history in that order. */
+static void note(const mmsb__block_stream_t *stream, const mmsb__block_t *block, uint32_t action) {
+    mmsb__block_log_t *log = stream->pool->log;
+    mmsb__block_event_t *event = mmsb__block_log_begin(log);
+    event->address = block->address;
+    event->bytes = block->bytes;
+    event->native = stream->native;
+    event->tag = block->tag;
+    event->stream = (uint32_t)stream->number;
+    event->thread = mmsb__block_thread();
+    event->code = MMSB_OK;
+    event->action = action;
+    mmsb__block_log_end(log, event);
+}
+
 /* The first block of a magazine, where it is large enough. */
 static inline mmsb__block_t *first_of(const mmsb__block_magazine_t *magazine, uint64_t units) {
     mmsb__block_t *block = magazine->count > 0 ? block_at(magazine->first) : NULL;
@@ -187,6 +202,8 @@ static inline int take(mmsb__block_stream_t *stream, mmsb_stream_t handle, uint6
     block->point = __atomic_add_fetch(&stream->queued, 1, __ATOMIC_RELAXED);
     *to = (uint64_t)MMSB_KIND_BLOCK << 60 | generation << 28 | index;
     *address = block->address;
+    if (pool->log)
+        note(stream, block, MMSB__BLOCK_ALLOCATED);
     __atomic_store_n(&block->state, MMSB__BLOCK_STATE(generation, MMSB__BLOCK_LIVE), __ATOMIC_RELEASE);
     return 1;
 }
@@ -217,6 +234,8 @@ static inline int put(mmsb__block_stream_t *stream, mmsb__block_t *block, uint32
     stream->cached_units += units;
     raise(&stream->freed, block->bytes);
     raise(&stream->frees, 1);
+    if (stream->pool->log)
+        note(stream, block, MMSB__BLOCK_FREED);
     return 1;
 }
 

@@ -11,6 +11,10 @@ package blocks
 #cgo nocallback mmsb__block_cache
 #cgo noescape mmsb__block_withdraw
 #cgo nocallback mmsb__block_withdraw
+#cgo noescape mmsb__block_log_note
+#cgo nocallback mmsb__block_log_note
+#cgo noescape mmsb__block_log_read
+#cgo nocallback mmsb__block_log_read
 */
 import "C"
 
@@ -107,6 +111,7 @@ type Pool struct {
 	divisions [17]uint32
 	slabs     uint32
 	tallies   *Tallies
+	log       *Log
 	keptFrom  [mostTags / 64]atomic.Uint64
 }
 
@@ -117,6 +122,8 @@ type Stream struct {
 	handle uint64
 	Queued atomic.Uint64 // the number of the stream's last point
 	pool   *Pool
+	native uint64 // the driver's stream
+	number uint64 // and the runtime's number of it
 
 	// Of all calls that did not enter Go, which add to what is freed before they add to what is released, and to that before
 	// what is allocated in its place.
@@ -162,6 +169,8 @@ func layouts() [][2]any {
 		{Left{}, C.mmsb__block_left_t{}},
 		{span{}, C.mmsb__block_span_t{}},
 		{magazine{}, C.mmsb__block_magazine_t{}},
+		{Event{}, C.mmsb__block_event_t{}},
+		{Log{}, C.mmsb__block_log_t{}},
 	}
 }
 
@@ -208,9 +217,9 @@ func (t *Tallies) End() {
 	kept.Unlock()
 }
 
-// NewPool is what the streams of a runtime share: how the pool rounds, and the counters. exact: a block serves requests of its
-// own bytes and tag only.
-func NewPool(divisions [17]uint32, slabs, exact bool, tallies *Tallies) (*Pool, error) {
+// NewPool is what the streams of a runtime share: how the pool rounds, the counters, and the history, or nil. exact: a block
+// serves requests of its own bytes and tag only.
+func NewPool(divisions [17]uint32, slabs, exact bool, tallies *Tallies, log *Log) (*Pool, error) {
 	kept.Lock()
 	defer kept.Unlock()
 	p := again(&kept.pools)
@@ -221,7 +230,7 @@ func NewPool(divisions [17]uint32, slabs, exact bool, tallies *Tallies) (*Pool, 
 		}
 		p = (*Pool)(memory)
 	}
-	p.exact, p.slabs, p.divisions, p.tallies = 0, 0, divisions, tallies
+	p.exact, p.slabs, p.divisions, p.tallies, p.log = 0, 0, divisions, tallies, log
 	if slabs {
 		p.slabs = 1
 	}
@@ -246,8 +255,8 @@ func (p *Pool) End() {
 	kept.Unlock()
 }
 
-// NewStream is a stream of a pool, with empty magazines.
-func NewStream(pool *Pool) (*Stream, error) {
+// NewStream is a stream of a pool, with empty magazines. native and number are the driver's name of it and the runtime's.
+func NewStream(pool *Pool, native uintptr, number uint32) (*Stream, error) {
 	kept.Lock()
 	defer kept.Unlock()
 	s := again(&kept.streams)
@@ -261,6 +270,7 @@ func NewStream(pool *Pool) (*Stream, error) {
 	s.take()
 	defer s.give()
 	s.pool, s.open = pool, 1
+	s.native, s.number = uint64(native), uint64(number)
 	for _, total := range []*atomic.Uint64{&s.Allocations, &s.Frees, &s.Allocated, &s.Freed, &s.Released, &s.Queued} {
 		total.Store(0)
 	}

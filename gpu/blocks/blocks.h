@@ -56,6 +56,34 @@ typedef struct mmsb__block_tally {
     uint64_t reserved[2];
 } mmsb__block_tally_t;
 
+/* What happened, in the history of a runtime: gpu/runtime/logging.go has all actions. */
+#define MMSB__BLOCK_ALLOCATED 1
+#define MMSB__BLOCK_FREED 3
+typedef struct mmsb__block_event {
+    uint64_t number; /* from 1 on, without gaps */
+    int64_t time;    /* nanoseconds since 1970 */
+    uint64_t address, bytes;
+    uint64_t native; /* the driver's stream */
+    uint32_t tag;
+    uint32_t stream; /* the runtime's number of it */
+    int32_t thread;  /* the system's */
+    int32_t code;
+    uint32_t action;
+    uint32_t reserved;
+} mmsb__block_event_t;
+
+/* A ring of the last events, which lie behind it. The lock is held for some nanoseconds. */
+typedef struct mmsb__block_log {
+    uint32_t lock;
+    uint32_t reserved;
+    uint64_t count; /* events that there ever were */
+    uint64_t capacity;
+    uint64_t at;    /* where the next one goes */
+    int64_t time;   /* of the system's clock, when that was looked at last, */
+    uint64_t ticks; /* and of the processor's then */
+    uint64_t unused[2];
+} mmsb__block_log_t;
+
 /* What the streams of a runtime share. */
 typedef struct mmsb__block_pool {
     uint32_t open;  /* 0: every call enters Go */
@@ -63,6 +91,7 @@ typedef struct mmsb__block_pool {
     uint32_t divisions[17];
     uint32_t slabs;                            /* requests up to 4 MiB are rounded up to 4 KiB, 16 KiB, 64 KiB, ... */
     mmsb__block_tally_t *tallies;              /* of all blocks, then of each tag, then of small and of large requests */
+    mmsb__block_log_t *log;                    /* NULL = none */
     uint64_t kept_from[MMSB__BLOCK_TAGS / 64]; /* a bit for each tag: its blocks do not come from magazines */
 } mmsb__block_pool_t;
 
@@ -113,6 +142,8 @@ typedef struct mmsb__block_stream {
     uint64_t handle; /* while it is leased */
     uint64_t queued; /* the number of its last point */
     mmsb__block_pool_t *pool;
+    uint64_t native;                     /* the driver's stream, */
+    uint64_t number;                     /* and the runtime's number of it */
     uint64_t allocations, frees;         /* that did not enter Go */
     uint64_t allocated, freed, released; /* bytes of these */
     uint64_t cached, cached_units;       /* what the magazines have */
@@ -138,6 +169,17 @@ extern mmsb__block_table_t mmsb__block_table;
 int mmsb__block_hit(mmsb_stream_t stream, uint64_t bytes, uint32_t tag, mmsb_block_t *block, uintptr_t *address);
 /* Frees a block into a magazine of its stream; 0: Go must. */
 int mmsb__block_cache(mmsb_block_t block);
+/* The system's number of this thread. A forked child does not ask. */
+int32_t mmsb__block_thread(void);
+/* The place of a history's next event, which the caller fills in, and adds with its number and time, exact to less than a
+ * millisecond. The history is locked in between. */
+mmsb__block_event_t *mmsb__block_log_begin(mmsb__block_log_t *log);
+void mmsb__block_log_end(mmsb__block_log_t *log, mmsb__block_event_t *event);
+/* Both, with a copy of an event. */
+void mmsb__block_log_note(mmsb__block_log_t *log, const mmsb__block_event_t *event);
+/* Copies events behind a number, the oldest first: how many. *lost: how many behind it the ring does not have any more. */
+uint64_t mmsb__block_log_read(mmsb__block_log_t *log, uint64_t behind, mmsb__block_event_t *events, uint64_t room,
+                              uint64_t *lost);
 /* Takes blocks of least to most units out of the magazines of a stream, whose lock the caller has: one that has enough units
  * where there is one, else as many as there is room for, from the largest classes. Returns how many. */
 uint32_t mmsb__block_withdraw(mmsb__block_stream_t *stream, uint64_t enough, uint64_t least, uint64_t most, uint32_t *indices,

@@ -19,12 +19,13 @@ type hits struct {
 	tallies *blocks.Tallies // where there are no statistics that have some
 }
 
-// newHits is nil where each call must enter Go: without a pool, and under adaptors that have to see each call (guard, log).
+// newHits is nil where each call must enter Go: without a pool, and under adaptors that have to see each call (guard).
 func newHits(r *Runtime) (*hits, error) {
 	if r.pool == nil {
 		return nil, nil
 	}
 	var statistics *Statistics
+	var log *Log
 	exact := false // what a budget has charged for a block are its bytes
 	for _, adaptor := range r.options.Adaptors {
 		switch a := adaptor.(type) {
@@ -35,6 +36,11 @@ func newHits(r *Runtime) (*hits, error) {
 			statistics = a
 		case *Budget:
 			exact = true
+		case *Log: // C notes what does not enter Go
+			if log != nil {
+				return nil, nil
+			}
+			log = a
 		case *Failure: // which sees what is refused
 		default:
 			return nil, nil
@@ -49,7 +55,11 @@ func newHits(r *Runtime) (*hits, error) {
 	} else {
 		h.tallies = tallies
 	}
-	if h.pool, err = blocks.NewPool(r.options.Pool.Divisions, r.options.Pool.Slabs, exact, tallies); err != nil {
+	var ring *blocks.Log
+	if log != nil {
+		ring = log.ring
+	}
+	if h.pool, err = blocks.NewPool(r.options.Pool.Divisions, r.options.Pool.Slabs, exact, tallies, ring); err != nil {
 		h.end()
 		return nil, noRecords(err)
 	}
@@ -202,7 +212,7 @@ func (s *Stream) uncache(indices []uint32) {
 		b.mutex.Lock()
 		b.know()
 		b.write, b.reads = point{s, b.record.Point}, b.reads[:0]
-		b.freeOn = s
+		b.freeOn, b.freer = s, noted
 		b.set(blocks.Ending)
 		b.used()
 		b.mutex.Unlock()

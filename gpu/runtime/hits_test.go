@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,7 +138,8 @@ func TestABudgetHasWhatItsBlocksHave(t *testing.T) {
 }
 
 func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
-	for _, adaptors := range [][]Adaptor{{NewLog(10)}, {NewGuard(GuardOptions{Every: 2})}, {&Statistics{}, &Statistics{}}} {
+	for _, adaptors := range [][]Adaptor{{NewLog(10), NewLog(10)}, {NewGuard(GuardOptions{Every: 2})},
+		{&Statistics{}, &Statistics{}}} {
 		w := pooledWith(t, 1, adaptors...)
 		handle := w.mustAllocate(t, 0, 4096)
 		require.False(t, blocks.Cache(handle))
@@ -637,4 +640,82 @@ func TestPartitionsHaveNoMagazines(t *testing.T) {
 	for _, info := range w.runtime.Blocks() {
 		mustFree(t, info.Handle)
 	}
+}
+
+// The history has each allocation and each free once, whether it entered Go or not, in an order that may have been: memory is
+// freed before it is given out again.
+func TestTheHistoryHasWhatDoesNotEnterGo(t *testing.T) {
+	const threads, rounds = 4, 3000
+	log := NewLog(1 << 17)
+	w := pooledWith(t, 3, log, &Statistics{})
+	inThreads(threads, func(thread int) {
+		random := rand.New(rand.NewPCG(uint64(thread), 3))
+		var live []uint64
+		for range rounds {
+			if len(live) < 20 && random.IntN(100) < 55 {
+				handle, _, err := w.allocate(random.IntN(3), 1+random.Uint64N([]uint64{600, 70000, 2 * mib}[random.IntN(3)]))
+				if assert.NoError(t, err) {
+					live = append(live, handle)
+				}
+			} else if len(live) > 0 {
+				at := random.IntN(len(live))
+				on := (*Stream)(nil)
+				if random.IntN(8) == 0 {
+					on = w.streams[random.IntN(3)]
+				}
+				_, err := freeBlock(live[at], on)
+				assert.NoError(t, err)
+				live[at] = live[len(live)-1]
+				live = live[:len(live)-1]
+			}
+			if random.IntN(300) == 0 {
+				w.runtime.Reap()
+			}
+		}
+		for _, handle := range live {
+			_, err := freeBlock(handle, nil)
+			assert.NoError(t, err)
+		}
+	})
+	hits, _ := w.runtime.Hits(pool.Small)
+	require.NotZero(t, hits)
+	usage := w.runtime.Usage()
+	records := make([]LogRecord, 1<<17)
+	count, lost := log.Read(0, records)
+	require.Zero(t, lost)
+	type extent struct{ first, end uint64 }
+	live := map[driver.Address]uint64{}
+	var sorted []extent
+	at := func(address driver.Address) int {
+		n, _ := slices.BinarySearchFunc(sorted, uint64(address), func(e extent, at uint64) int {
+			return cmp.Compare(e.first, at)
+		})
+		return n
+	}
+	var allocated, freed uint64
+	for i, r := range records[:count] {
+		require.EqualValues(t, i+1, r.Number)
+		require.True(t, i == 0 || r.Time >= records[i-1].Time)
+		first, end := uint64(r.Address), uint64(r.Address)+r.Bytes
+		switch r.Action {
+		case LogAllocate:
+			allocated++
+			n := at(r.Address)
+			require.True(t, (n == 0 || sorted[n-1].end <= first) && (n == len(sorted) || end <= sorted[n].first),
+				"record %d: [0x%x, 0x%x) is held", r.Number, first, end)
+			sorted = slices.Insert(sorted, n, extent{first, end})
+			live[r.Address] = r.Bytes
+			require.NotZero(t, r.Thread)
+			require.NotZero(t, r.Native)
+		case LogFree:
+			freed++
+			require.Equal(t, live[r.Address], r.Bytes, "record %d", r.Number)
+			delete(live, r.Address)
+			n := at(r.Address)
+			sorted = slices.Delete(sorted, n, n+1)
+		}
+	}
+	require.Empty(t, live)
+	require.Equal(t, usage.Allocations, allocated)
+	require.Equal(t, usage.Frees, freed)
 }

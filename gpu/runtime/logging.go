@@ -6,30 +6,22 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"sync"
+	gort "runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"libmmsb/core/safego"
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
-// Log is an adaptor that keeps the last events in a ring in memory. As text it is what RMM's logging adaptor writes and its
-// replay reads (the columns Thread,Time,Action,Pointer,Size,Stream).
+// Log is an adaptor that keeps the last events in a ring in memory, which C writes, too. As text it is what RMM's logging adaptor
+// writes and its replay reads (the columns Thread,Time,Action,Pointer,Size,Stream).
 type Log struct {
 	over
-	mutex sync.Mutex
-	ring  []LogRecord
-	next  uint64 // number of the next event; the ring has the last len(ring) of them
-	now   int64  // the time of the last tick; 0 = nobody moves it on
-
+	keeps  int // events
+	ring   *blocks.Log
 	pooled bool // releases are not noted: in a pool memory is free to its stream at once
 }
-
-// logTick is how often the time of a log is moved on. A clock that is read for each event costs more than all the rest of it.
-const logTick = time.Millisecond
 
 // LogAction is what happened.
 type LogAction uint8
@@ -66,49 +58,40 @@ type LogRecord struct {
 }
 
 // NewLog makes a log that keeps the last events, as many as are asked for, at least 1.
-func NewLog(events int) *Log { return &Log{ring: make([]LogRecord, max(1, events))} }
+func NewLog(events int) *Log { return &Log{keeps: events} }
+
+// Over implements Adaptor.
+func (l *Log) Over(below Layer, host Host) error {
+	if err := l.over.Over(below, host); err != nil {
+		return err
+	}
+	ring, err := blocks.NewLog(uint64(max(l.keeps, 1)))
+	if err != nil {
+		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "a history of %d events has no memory", l.keeps)
+	}
+	l.ring = ring
+	gort.AddCleanup(l, (*blocks.Log).End, ring) // it can be read for as long as somebody has it
+	return nil
+}
 
 func (l *Log) note(action LogAction, code status.Code, memory *Memory, stream *Stream, thread int32) {
-	l.mutex.Lock()
-	if l.now == 0 {
-		l.begin()
-	}
-	r := &l.ring[l.next%uint64(len(l.ring))]
-	l.next++
-	r.Number, r.Time, r.Thread, r.Action, r.Code = l.next, l.now, thread, action, code
-	r.Address, r.Bytes, r.Tag = memory.Address, memory.Bytes, memory.Tag
-	r.Stream, r.Native = 0, 0
+	event := blocks.Event{Thread: thread, Action: uint32(action), Code: int32(code), Address: uint64(memory.Address),
+		Bytes: memory.Bytes, Tag: uint32(memory.Tag)}
 	if stream != nil {
-		r.Stream, r.Native = stream.index, stream.native
+		event.Stream, event.Native = stream.index, uint64(stream.native)
 	}
-	l.mutex.Unlock()
+	l.ring.Note(&event)
 }
 
-// begin looks at the clock, which a goroutine does from now on, until a tick has seen no event. The lock is held.
-func (l *Log) begin() {
-	l.now = time.Now().UnixNano()
-	last := l.next
-	safego.Go(func() {
-		for {
-			time.Sleep(logTick)
-			l.mutex.Lock()
-			if l.next == last {
-				l.now = 0
-				l.mutex.Unlock()
-				return
-			}
-			l.now, last = time.Now().UnixNano(), l.next
-			l.mutex.Unlock()
-		}
-	})
-}
+// noted is in the place of a thread that has freed a block: C has noted the free, when the block went into a magazine.
+const noted = -1
 
 // threadOf is the thread that a caller has named, or this one.
 func threadOf(named int32) int32 {
 	if named != 0 {
 		return named
 	}
-	return int32(unix.Gettid())
+	return blocks.Thread()
 }
 
 // Allocate implements Layer.
@@ -126,6 +109,9 @@ func (l *Log) Allocate(request Request) (Memory, error) {
 // Free implements Layer. The event is noted before the free is queued: after it another thread may get the address, and its event
 // must come later.
 func (l *Log) Free(memory Memory, stream *Stream) error {
+	if memory.Freer == noted {
+		return l.below.Free(memory, stream)
+	}
 	thread := threadOf(memory.Freer)
 	l.note(LogFree, status.OK, &memory, stream, thread)
 	err := l.below.Free(memory, stream)
@@ -145,18 +131,24 @@ func (l *Log) Released(memory Memory) {
 
 // Read copies events behind a number into records, the oldest first. lost is how many behind it the ring does not have any more.
 func (l *Log) Read(behind uint64, records []LogRecord) (count int, lost uint64) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if behind >= l.next {
-		return 0, 0
-	}
-	first := behind
-	if oldest := l.next - min(l.next, uint64(len(l.ring))); first < oldest {
-		lost, first = oldest-first, oldest
-	}
-	for number := first; number < l.next && count < len(records); number++ {
-		records[count] = l.ring[number%uint64(len(l.ring))]
-		count++
+	defer gort.KeepAlive(l)
+	var events [256]blocks.Event
+	for count < len(records) {
+		got, gone := l.ring.Read(behind, events[:min(len(events), len(records)-count)])
+		if count == 0 {
+			lost = gone
+		} else if gone > 0 { // the ring came round: what was copied ends here
+			break
+		}
+		for _, e := range events[:got] {
+			records[count] = LogRecord{e.Number, e.Time, e.Thread, LogAction(e.Action), status.Code(e.Code),
+				driver.Address(e.Address), e.Bytes, Tag(e.Tag), e.Stream, driver.Stream(e.Native)}
+			count++
+		}
+		if got == 0 {
+			break
+		}
+		behind = records[count-1].Number
 	}
 	return count, lost
 }

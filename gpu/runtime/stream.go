@@ -95,7 +95,7 @@ func (t *streamTable) add(native driver.Stream, foreign, named bool) *Stream {
 	t.made++
 	s.queued = &s.ownQueued
 	if h := t.runtime.hits; h != nil && named {
-		if fast, err := blocks.NewStream(h.pool); err == nil { // else its calls enter Go
+		if fast, err := blocks.NewStream(h.pool, uintptr(native), s.index); err == nil { // else its calls enter Go
 			s.fast, s.queued = fast, &fast.Queued
 			fastStreams.Store(fast, s)
 			t.fast = append(t.fast, fast)

@@ -7,15 +7,17 @@ from subject import Go, Native
 
 TESTS = (
     "^Test(AHit|AMiss|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|"
-    "ALostDeviceHas|RandomSch)"
+    "ALostDeviceHas|RandomSch|TheHistoryHas)"
 )
+
+LAST_EVENTS = "^TestTheLogKeepsTheLastEvents$"
 
 HITS = Native(
     name="hits",
     folders=("gpu/blocks",),
     package="gpu/runtime",
     mode=TESTS,
-    sound=(TESTS,),
+    sound=(TESTS, LAST_EVENTS),
     mutants=(
         Mutant(
             "same-generation", "a block that is given out anew has the handle of the one before",
@@ -24,6 +26,18 @@ HITS = Native(
         Mutant(
             "old-point", "other streams wait for the block's first allocation, not for the last one",
             "take", "block->point = __atomic_add_fetch(&stream->queued, 1, __ATOMIC_RELAXED);", "",
+        ),
+        Mutant(
+            "free-not-noted", "a free that does not enter Go is not in the history",
+            "put", "if (stream->pool->log) note(stream, block, MMSB__BLOCK_FREED);", "",
+        ),
+        Mutant(
+            "history-goes-round", "the history does not come back to its first place",
+            "mmsb__block_log_end", "log->at = 0;", ";", mode=LAST_EVENTS,
+        ),
+        Mutant(
+            "history-unlocked", "two threads write one event",
+            "mmsb__block_log_begin", "lock(log);", "",
         ),
         Mutant(
             "too-small", "a block is given out that is smaller than the request",
@@ -102,6 +116,10 @@ LEFT_TO_C = Go(
     mode=TESTS,
     sound=(TESTS,),
     mutants=(
+        Mutant(
+            "free-noted-again", "the history has the free of a block once more when its magazine gives it back",
+            "uncache", "b.freeOn, b.freer = s, noted", "b.freeOn = s",
+        ),
         Mutant(
             "open-uses", "C may free a block while a use of it is open",
             "block.letGo", "len(b.open) > 0", "false",
