@@ -257,7 +257,8 @@ mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
-whole: race mutants test-peers test-pictures build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
+whole: race mutants test-peers test-pictures test-gpu-bundle \
+    build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
 
@@ -456,6 +457,22 @@ test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(STAMPS)/ve
 	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
+
+$(STAMPS)/cuda-sanitizer: tools/requirements/cuda-sanitizer.txt $(STAMPS)/venv
+	@rm -rf build/cuda/sanitizer
+	@$(VENV)/python $(PIP) --no-deps --target build/cuda/sanitizer -r tools/requirements/cuda-sanitizer.txt
+	@touch $@
+
+GPU_BUNDLE := build/gpu-bundle/mmsb-gpu-bundle-$(shell uname -m).tar.xz
+.PHONY: gpu-bundle
+gpu-bundle: $(GPU_BUNDLE) ## one archive that checks and measures the library on any machine with a GPU
+$(GPU_BUNDLE): $(STAMPS)/wheel $(STAMPS)/cuda-sanitizer tools/gpu_bundle.sh $(wildcard tests/gpu/*.sh tests/gpu/*.py) \
+    tests/c/places_test.c bench/gpu.c
+	@tools/gpu_bundle.sh $@ $(VERSION)
+
+.PHONY: test-gpu-bundle
+test-gpu-bundle: $(GPU_BUNDLE) $(FAKECUDA) ## that archive in a bare root, on a stand-in for the driver
+	@tests/gpu/bundle.sh $(GPU_BUNDLE)
 
 .PHONY: fresh-test
 fresh-test: ## the README's two commands in a bare Debian 12

@@ -22,7 +22,7 @@ flags=(-std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -fno-plt -falign-func
 "$cc" "${flags[@]}" -fPIC -shared -Wl,-soname,libbench_empty.so bench/empty.c -o "$out/libbench_empty.so"
 "$cxx" -std=c++17 -O2 -g -Wall -Wextra -Werror -fPIC -shared -Wl,-soname,libbench_ordered_set.so bench/ordered_set.cpp \
     -o "$out/libbench_ordered_set.so"
-for program in pages calls deltas kernels commands memory snapshots journal cache store pools; do
+for program in pages calls deltas kernels gpu commands memory snapshots journal cache store pools; do
     "$cc" "${flags[@]}" "bench/$program.c" bench/bench.c bench/disk.c bench/bases.c bench/peers.c -o "$out/$program" \
         "$library/libmmsb.so" -Wl,--as-needed "$out/libbench_empty.so" "$out/libbench_ordered_set.so" -Wl,--no-as-needed \
         -ldl -pthread -Wl,--enable-new-dtags,-z,now "-Wl,-rpath,$library:$out"
@@ -37,7 +37,7 @@ if [ -x build/venv/bin/python ]; then python=build/venv/bin/python; fi
 
 rows=$out/rows.jsonl
 : >"$rows"
-for program in pages calls deltas kernels commands memory snapshots journal cache store pools; do
+for program in pages calls deltas kernels gpu commands memory snapshots journal cache store pools; do
     echo "bench: $program" >&2
     "$out/$program" >>"$rows"
 done
