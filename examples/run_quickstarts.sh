@@ -51,8 +51,12 @@ runs_in_python() {
     (cd "$work" && "$PYTHON" "$1")
 }
 
+becomes_julia() {
+    cd "$work" && exec "$JULIA" --startup-file=no "--project=$root/bindings/julia" "$@"
+}
+
 runs_in_julia() {
-    (cd "$work" && "$JULIA" --startup-file=no "--project=$root/bindings/julia" "$1")
+    (becomes_julia "$@")
 }
 
 # The programs of a document in a language: the lines between ```LANGUAGE and ```.
@@ -91,6 +95,23 @@ check "interchange.cpp" runs_in_cxx interchange.cpp
 cp examples/cache.cpp "$work" || exit 1
 check "cache.cpp" runs_in_cxx cache.cpp
 check "document_store.py" runs_in_python "$root/examples/document_store.py"
+
+# Gray–Scott, undisturbed, and killed three times: both end with the same picture.
+killed_gray_scott() {
+    program=$root/examples/gray_scott.jl
+    runs_in_julia "$program" undisturbed 600 undisturbed.png || return
+    for step in 50 200 400; do
+        becomes_julia "$program" killed 600 killed.png >"$work/killed.log" 2>&1 &
+        until grep -q "^step $step\$" "$work/killed.log"; do
+            kill -0 $! || return
+            sleep 0.01
+        done
+        kill -9 $!
+        wait $!
+    done
+    runs_in_julia "$program" killed 600 killed.png && cmp "$work/undisturbed.png" "$work/killed.png"
+}
+check "gray_scott.jl, killed and restored" killed_gray_scott
 
 # Simulation is never silent: a program that does not ask for it has no device.
 sed '/options.simulate/d' "$work/quickstart.c" >"$work/unasked.c"

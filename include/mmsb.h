@@ -1978,7 +1978,7 @@ typedef struct mmsb_store_info {
     uint32_t struct_size;
     uint32_t reserved_word;
     uint64_t snapshots;       /* in the directory */
-    uint64_t snapshot_bytes;  /* of their files */
+    uint64_t snapshot_bytes;  /* of their files, and of others that they rest on */
     uint64_t journal_bytes;   /* of the journal's segments */
     uint64_t first_record;    /* the oldest that is kept */
     uint64_t last_record;     /* the newest, of a follower the last that its pages have; 0 if there is none yet */

@@ -358,7 +358,7 @@ func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) 
 
 // optionsFor says on which snapshot the next one rests: the newest one, as long as what rests on the whole one stays small beside
 // it. Then the whole one itself, where the same pages have changed again and again: one increment has all of them once, and takes
-// the place of the others. Else it is a whole one.
+// the place of the others. Else it is a whole one, as where an increment would be half as long as that.
 func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persist.SaveOptions, err error) {
 	o.ChainLimit = longestChain
 	newest := s.Newest()
@@ -375,6 +375,10 @@ func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persi
 	}
 	most := float64(max(leastSaveBytes, all) / share)
 	expected := float64(small) + min(float64(large), k.grows*float64(k.written.Load()))
+	const worthIt = 2
+	if expected >= float64(all)/worthIt {
+		return o, nil
+	}
 	if float64(increments)+expected < most && len(files) < longestChain {
 		o.Base = newest.Path
 		return o, nil
@@ -511,8 +515,5 @@ func GetInfo(context uint64) (info Info, err error) {
 }
 
 func (i *Info) has(s *store.Store) {
-	i.Snapshots = uint64(len(s.Points))
-	for at := range s.Points {
-		i.SnapshotBytes += uint64(s.Points[at].Bytes)
-	}
+	i.Snapshots, i.SnapshotBytes = uint64(len(s.Points)), uint64(s.SnapshotBytes())
 }

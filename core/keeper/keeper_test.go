@@ -1,10 +1,12 @@
 package keeper
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -256,6 +258,42 @@ func TestHotPagesAreSavedWithoutTheOthers(t *testing.T) {
 	}
 	saves(8)
 	require.NotEqual(t, uint64(1), infoOf(t, context).WholeSaves)
+	require.Equal(t, stateOf(t, context), read(t, directory, store.At{}))
+}
+
+// A small state all of which changes again and again is saved whole: increments that are as long as it would only add up. What
+// the store says that its snapshots take is what the directory has.
+func TestASmallStateIsSavedWhole(t *testing.T) {
+	directory := t.TempDir()
+	context := openStore(t, directory, quiet())
+	handles := make([]uint64, 20)
+	for i := range handles {
+		handles[i] = create(t, context, 4000)
+	}
+	taken := func() (sum uint64) {
+		files, err := os.ReadDir(directory)
+		require.NoError(t, err)
+		for _, entry := range files {
+			if info, err := entry.Info(); err == nil && !strings.HasPrefix(entry.Name(), "journal") {
+				sum += uint64(info.Size())
+			}
+		}
+		return sum
+	}
+	var one uint64
+	for i := range 40 {
+		for n, handle := range handles {
+			if n == 0 || i%2 == 0 { // every other time only a little
+				require.Zero(t, nativetest.WritePage(handle, 0, bytes.Repeat([]byte{byte(i + 1)}, 4000)))
+			}
+		}
+		require.NoError(t, Save(context, false, nil))
+		if one == 0 {
+			one = taken()
+		}
+		require.LessOrEqual(t, taken(), 3*one)
+		require.Equal(t, taken(), infoOf(t, context).SnapshotBytes)
+	}
 	require.Equal(t, stateOf(t, context), read(t, directory, store.At{}))
 }
 

@@ -21,6 +21,9 @@ func KeptName(id ID) string { return "mmsb-" + id.String() + ".base" }
 
 var keptName = regexp.MustCompile(`^mmsb-[0-9a-f]{32}\.base$`)
 
+// IsKept says whether a file has such a name.
+func IsKept(name string) bool { return keptName.MatchString(name) }
+
 // ReplaceOptions of Replace.
 type ReplaceOptions struct {
 	file.Options        // but Publish

@@ -4,6 +4,7 @@ package store
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -34,6 +35,7 @@ type Store struct {
 	Journal journal.Info
 	names   names
 	files   []string
+	kept    int64 // bytes of files that have no name any more, and on which snapshots rest
 	fs      file.FS
 	log     *journal.Replay
 }
@@ -102,6 +104,13 @@ func look(fs file.FS, directory string) (*Store, error) {
 			Base: base, Bytes: info.Size, Names: s.names.of(base.ID), OnLine: line.has(at), Leads: log.Leads(at) == nil,
 		})
 	}
+	for _, name := range files {
+		if snapshot.IsKept(name) {
+			if info, err := fs.Stat(filepath.Join(directory, name)); err == nil { // else it is not needed any more
+				s.kept += info.Size
+			}
+		}
+	}
 	slices.SortStableFunc(s.Points, func(a, b Point) int {
 		if a.OnLine != b.OnLine {
 			if a.OnLine {
@@ -112,6 +121,15 @@ func look(fs file.FS, directory string) (*Store, error) {
 		return cmp.Compare(b.Position, a.Position)
 	})
 	return s, nil
+}
+
+// SnapshotBytes is how many bytes the snapshots take, and the files that they rest on.
+func (s *Store) SnapshotBytes() int64 {
+	bytes := s.kept
+	for i := range s.Points {
+		bytes += s.Points[i].Bytes
+	}
+	return bytes
 }
 
 // Newest is the newest snapshot of the line that goes on, from which records lead on; nil: there is none.

@@ -56,9 +56,7 @@ was taken, and which process writes it. Records that only the writer's process h
 		}
 		info := storeShown{Store: directory, Lineage: s.Line.ID.String(), First: s.Journal.First, Last: s.Journal.Last,
 			Snapshots: len(s.Points), Segments: len(s.Journal.Segments), Branches: s.Journal.Branches, Writer: writer}
-		for i := range s.Points {
-			info.SnapshotBytes += s.Points[i].Bytes
-		}
+		info.SnapshotBytes = s.SnapshotBytes()
 		for _, segment := range s.Journal.Segments {
 			info.JournalBytes += segment.Bytes
 		}

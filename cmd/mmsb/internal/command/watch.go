@@ -138,9 +138,9 @@ func (w *watch) look() (*seen, error) {
 		s.JournalBytes += segment.Bytes
 		written += segment.Bytes - w.ends[segment.Name]
 	}
+	s.SnapshotBytes = w.store.SnapshotBytes()
 	for i := range w.store.Points {
 		p := &w.store.Points[i]
-		s.SnapshotBytes += p.Bytes
 		if !w.seen[p.ID] && !isFirst {
 			w.saves++
 		}
