@@ -1989,7 +1989,7 @@ typedef struct mmsb_store_info {
     uint64_t saved_bytes;     /* of the snapshots */
     int64_t last_save_ns;     /* when the last one began, since 1970; 0 if there was none */
     uint64_t pruned;          /* snapshots that were removed */
-    uint64_t pruned_bytes;    /* of their files */
+    uint64_t pruned_bytes;    /* of their files, each of which stays as long as others rest on it */
     int64_t followed_ns;      /* of a follower: when last_record was applied, since 1970; of others 0, like the next two */
     uint64_t reloads;         /* how often the newest state was loaded anew */
     uint64_t follow_failures; /* errors of reading or applying records; it tries again */

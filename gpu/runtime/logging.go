@@ -40,6 +40,9 @@ const (
 var logActions = [...]string{LogAllocate: "allocate", LogAllocateFailure: "allocate failure", LogFree: "free",
 	LogFreeFailure: "free failure", LogReleased: "released", LogMap: "map", LogUnmap: "unmap"}
 
+// C notes two of them.
+var _ = [1]struct{}{}[LogAllocate-blocks.Allocated|LogFree-blocks.Freed]
+
 // String is the action's name, in RMM's words as far as it has it.
 func (a LogAction) String() string { return logActions[a] }
 
@@ -67,7 +70,7 @@ func (l *Log) Over(below Layer, host Host) error {
 	}
 	ring, err := blocks.NewLog(uint64(max(l.keeps, 1)))
 	if err != nil {
-		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "a history of %d events has no memory", l.keeps)
+		return status.FromErrno(status.OutOfMemory, status.ErrnoOf(err), "history of %d events has no memory", l.keeps)
 	}
 	l.ring = ring
 	gort.AddCleanup(l, (*blocks.Log).End, ring) // it can be read for as long as somebody has it
