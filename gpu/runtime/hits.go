@@ -17,6 +17,36 @@ import (
 type hits struct {
 	pool    *blocks.Pool
 	tallies *blocks.Tallies // where there are no statistics that have some
+
+	mutex sync.Mutex
+	alone int  // so many calls look for memory that is missing
+	ended bool // no call passes without Go any more
+}
+
+// shut lets no more calls pass without Go.
+func (h *hits) shut() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.ended = true
+	h.pool.Shut()
+}
+
+// withoutHits tries something once more, with all that magazines and spans had, while each call enters Go. Else other threads
+// would fill them again while memory is looked for.
+func (r *Runtime) withoutHits(try func() error) error {
+	h := r.hits
+	h.mutex.Lock()
+	h.alone++
+	h.pool.Shut()
+	h.mutex.Unlock()
+	r.reap()
+	err := try()
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.alone--; h.alone == 0 && !h.ended {
+		h.pool.Reopen()
+	}
+	return err
 }
 
 // newHits is nil where each call must enter Go: without a pool, and under adaptors that have to see each call (guard).
@@ -265,7 +295,7 @@ func (r *Runtime) shut() {
 	if r.hits == nil {
 		return
 	}
-	r.hits.pool.Shut()
+	r.hits.shut()
 	for _, s := range r.streams.quick() {
 		s.Lease(0) // and waits for the call that is running
 	}

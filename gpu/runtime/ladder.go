@@ -58,6 +58,9 @@ func (l *ladder) climb(request Request, err error) (memory Memory, _ error) {
 	if lacks(err) && !r.overLimit(request.Bytes) {
 		err = r.ledger.help(r, request.Bytes, err, again)
 	}
+	if lacks(err) && r.hits != nil {
+		err = r.withoutHits(again)
+	}
 	if lacks(err) {
 		err = r.missing(err)
 	}

@@ -116,7 +116,7 @@ func (r *Runtime) noteLost(err error) error {
 	if status.CodeOf(err) == status.DeviceLost {
 		r.lost.Store(true)
 		if r.hits != nil {
-			r.hits.pool.Shut()
+			r.hits.shut()
 		}
 	}
 	return err
