@@ -211,6 +211,34 @@ static void a_worker_that_sleeps_is_woken(void) {
     pthread_join(worker, NULL);
 }
 
+static void *drain_all(void *handle) {
+    uint64_t executed;
+    CHECK(mmsb__commands_drain((uint64_t)(uintptr_t)handle, 0, &executed) == MMSB_OK);
+    return NULL;
+}
+
+/* While the worker is at a command another thread drains, too: it is executed once. */
+static void a_ring_has_one_drainer(void) {
+    const uint64_t handle = open_buffer(1, 2, 1);
+    pthread_t worker = start_worker(handle), other;
+    mmsb__record_t *record;
+    uint64_t state;
+    set(row[0], 7, 1);
+    CHECK(mmsb__page_lock(row[1], &record, &state) == MMSB_OK);
+    const uint64_t epoch = record->epoch;
+    CHECK(enqueue(handle, row[1], &row[0], 1, 0) == MMSB_OK);
+    await(&mmsb__self->lanes->claimed, 1);
+    REQUIRE(pthread_create(&other, NULL, drain_all, (void *)(uintptr_t)handle) == 0);
+    check_sleep_ms(50);
+    mmsb__page_unlock(record, state);
+    pthread_join(other, NULL);
+    CHECK(mmsb__commands_wait(handle, MMSB_WAIT_FOREVER) == MMSB_OK);
+    CHECK_EQUAL(stats_of(handle).done, 1);
+    CHECK(mmsb__commands_end(handle) == MMSB_OK);
+    pthread_join(worker, NULL);
+    CHECK_EQUAL(record->epoch, epoch + 1);
+}
+
 /* The first dependency comes behind all that was enqueued before, over the end of a ring that is no power of two. */
 static void a_ring_goes_round(void) {
     const uint64_t handle = open_buffer(1, 3, 0);
@@ -457,6 +485,7 @@ int main(int argument_count, char **arguments) {
     if (strcmp(mode, "storms") != 0) {
         RUN(nothing_counts_as_done_before_it_is);
         RUN(a_worker_that_sleeps_is_woken);
+        RUN(a_ring_has_one_drainer);
         RUN(a_ring_goes_round);
         RUN(commands_of_ended_threads_are_executed);
         RUN(a_closed_buffer_takes_nothing);

@@ -68,9 +68,9 @@ COMMANDS = C(
         ),
         Mutant(
             "two-drain-a-ring", "a ring is drained by two threads",
-            "lane_claim", "__atomic_compare_exchange_n(&lane->claimed, &free_lane, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)",
+            "lane_claim", "__atomic_load_n(&lane->claimed, __ATOMIC_RELAXED) == 0 && "
+            "__atomic_compare_exchange_n(&lane->claimed, &free_lane, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)",
             "(__atomic_store_n(&lane->claimed, free_lane + 1, __ATOMIC_RELAXED), 1)",
-            mode="storms",
         ),
         Mutant(
             "rings-of-ended-threads-are-lost", "what a thread left is in no ring",
