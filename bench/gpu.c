@@ -116,6 +116,14 @@ static const struct {
     double bound;
 } syncs[] = {{4, true, 40000}, {8, true, 40000}, {24, true, 40000}, {28, false, 0.95}, {256, false, 0.95}};
 
+/* Says why a row without a device is not run. */
+static bool is_measured(const bench_row_t *row, const char *why) {
+    const bool wanted = bench_wanted(row->what);
+    if (wanted && !row->state)
+        bench_not_run(row, why);
+    return wanted && row->state;
+}
+
 /* Rows, measured where r is not NULL, and why they are not. */
 static void kernels(ranges_t *r, const char *why) {
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
@@ -130,12 +138,8 @@ static void kernels(ranges_t *r, const char *why) {
                            .bound = 0.9,
                            .peer_name = "a copy in the GPU's memory of as many bytes as it moves",
                            .check = plans[i].check};
-        if (!bench_wanted(what))
+        if (!is_measured(&row, why))
             continue;
-        if (!r) {
-            bench_not_run(&row, why);
-            continue;
-        }
         r->peer_size = (size_t)(plans[i].factor * (double)r->size);
         row.bytes = (double)r->size;
         bench_run(&row);
@@ -155,12 +159,8 @@ static void sync_rows(ranges_t *r, const char *why) {
                            .bound = syncs[i].bound,
                            .absolute = syncs[i].absolute,
                            .peer_name = "one copy from pinned memory"};
-        if (!bench_wanted(what))
+        if (!is_measured(&row, why))
             continue;
-        if (!r) {
-            bench_not_run(&row, why);
-            continue;
-        }
         const size_t bytes = r->size < 64 * (size_t)MIB ? r->size : 64 * (size_t)MIB;
         r->page = syncs[i].kib * KIB;
         r->count = bytes / r->page;

@@ -2,7 +2,6 @@
  * log.c — the history of a runtime: a ring of events, which C and Go write.
  */
 #include <sched.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
