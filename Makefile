@@ -466,8 +466,9 @@ $(STAMPS)/cuda-sanitizer: tools/requirements/cuda-sanitizer.txt $(STAMPS)/venv
 GPU_BUNDLE := build/gpu-bundle/mmsb-gpu-bundle-$(shell uname -m).tar.xz
 .PHONY: gpu-bundle
 gpu-bundle: $(GPU_BUNDLE) ## one archive that checks and measures the library on any machine with a GPU
-$(GPU_BUNDLE): $(STAMPS)/wheel $(STAMPS)/cuda-sanitizer tools/gpu_bundle.sh $(wildcard tests/gpu/*.sh tests/gpu/*.py) \
-    tests/c/places_test.c bench/gpu.c
+$(GPU_BUNDLE): $(STAMPS)/wheel $(STAMPS)/cuda-sanitizer tools/gpu_bundle.sh \
+    $(wildcard tests/gpu/*.sh tests/gpu/*.py tests/c/*.h bench/*.c bench/*.h gpu/cuda/*.go gpu/driver/conformance/*.go) \
+    tests/c/places_test.c
 	@tools/gpu_bundle.sh $@ $(VERSION)
 
 .PHONY: test-gpu-bundle
