@@ -366,6 +366,7 @@ func TestOthersWaitForTheBlockThatCGaveOut(t *testing.T) {
 	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
 	first, address, err := w.allocate(0, 4096)
 	require.NoError(t, err)
+	w.streams[0].giveSpans() // or C would cut it
 	other, elsewhere, err := w.allocate(0, 4096)
 	require.NoError(t, err)
 	require.NoError(t, w.use(1, other, elsewhere, 4096, Write)) // this stream has waited for all of stream 0 up to here
@@ -376,6 +377,19 @@ func TestOthersWaitForTheBlockThatCGaveOut(t *testing.T) {
 	require.EqualValues(t, address, at)
 	require.NoError(t, w.use(1, second, address, 4096, Write))
 	mustFree(t, second, other)
+	w.driver.Finish()
+}
+
+// The same with a block that C has cut off a span, of which Go knew nothing.
+func TestOthersWaitForTheBlockThatCCut(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
+	first, _, err := w.allocate(0, 4096)
+	require.NoError(t, err)
+	cut, at, ok := blocks.Hit(w.handles[0], 4096, 0)
+	require.True(t, ok)
+	require.NoError(t, w.work(0, driver.Address(at), 4096, Write))
+	require.NoError(t, w.use(1, cut, driver.Address(at), 4096, Write))
+	mustFree(t, first, cut)
 	w.driver.Finish()
 }
 
