@@ -241,13 +241,16 @@ func (t *blockTable) each(yield func(info BlockInfo)) {
 	})
 }
 
-// all walks the slots that were ever used.
+// all walks the blocks that are not free.
 func (t *blockTable) all(yield func(b *block)) {
 	t.mutex.Lock()
 	made := t.made
 	t.mutex.Unlock()
 	for index := uint32(1); index <= made; index++ {
 		b := t.at(index)
+		if b.what() == blocks.Free { // most, once many blocks lived at a time
+			continue
+		}
 		b.mutex.Lock()
 		b.know()
 		yield(b)
