@@ -61,6 +61,7 @@
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75) \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76) \
     X(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 83) \
+    X(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 89) \
     X(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91) \
     X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102) \
     X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115) \
@@ -82,10 +83,15 @@
     X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4) \
     X(CU_MEM_ACCESS_FLAGS_PROT_NONE, 0) \
     X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
+    X(CU_MEM_ADVISE_SET_READ_MOSTLY, 1) \
+    X(CU_MEM_ADVISE_UNSET_READ_MOSTLY, 2) \
+    X(CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 3) \
+    X(CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 4) \
     X(CU_MEM_ALLOCATION_TYPE_PINNED, 1) \
     X(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0) \
     X(CU_MEM_ATTACH_GLOBAL, 1) \
     X(CU_MEM_LOCATION_TYPE_DEVICE, 1) \
+    X(CU_MEM_LOCATION_TYPE_HOST, 2) \
     X(CU_STREAM_NON_BLOCKING, 1)
 
 /* Functions that the loader finds by name in the library itself. */
@@ -158,11 +164,13 @@
 /* What an older driver lacks and this package does without. */
 #define CUDA_OPTIONAL_FUNCTIONS(X) \
     X(cuMemcpyBatchAsync, 13000, \
-      (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream))
+      (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)) \
+    X(cuMemPrefetchAsync, 12020, (CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream)) \
+    X(cuMemAdvise, 12020, (CUdeviceptr, size_t, CUmem_advise, CUmemLocation))
 
 #ifndef CUDA_VERSION
 typedef int CUresult, CUdevice, CUdevice_attribute, CUdriverProcAddressQueryResult, CUjit_option, CUmemPool_attribute;
-typedef int CUmemAllocationGranularity_flags;
+typedef int CUmemAllocationGranularity_flags, CUmem_advise;
 typedef uint64_t cuuint64_t;
 typedef unsigned long long CUdeviceptr, CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
@@ -252,6 +260,7 @@ ASSERT_SIZE(CUdriverProcAddressQueryResult, 4)
 ASSERT_SIZE(CUjit_option, 4)
 ASSERT_SIZE(CUmemPool_attribute, 4)
 ASSERT_SIZE(CUmemAllocationGranularity_flags, 4)
+ASSERT_SIZE(CUmem_advise, 4)
 ASSERT_SIZE(cuuint64_t, 8)
 ASSERT_SIZE(CUdeviceptr, 8)
 ASSERT_SIZE(CUmemGenericAllocationHandle, 8)

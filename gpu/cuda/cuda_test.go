@@ -222,7 +222,7 @@ func TestEachCallOfOpeningFails(t *testing.T) {
 // A driver that does not know an attribute yet has not what it stands for.
 func TestUnknownAttributesAreNo(t *testing.T) {
 	without := 0
-	for nth := 1; nth <= 8; nth++ {
+	for nth := 1; nth <= 9; nth++ {
 		library := fakecuda.Load(t)
 		d, err := load(library.Path)
 		require.NoError(t, err)
@@ -245,12 +245,53 @@ func TestUnknownAttributesAreNo(t *testing.T) {
 			without++
 			_, err = opened.Allocate(driver.Managed, 4096)
 			fails(t, err, status.Unsupported)
+		} else if !info.ManagedHints {
+			without++
+			memory, err := opened.Allocate(driver.Managed, 4096)
+			require.NoError(t, err)
+			fails(t, opened.Prefetch(0, memory, 4096, true), status.Unsupported)
+			fails(t, opened.Advise(memory, 4096, driver.ReadMostly), status.Unsupported)
 		} else if !opened.(*device).registeredInPlace {
 			without++
 			fails(t, opened.Register(4096, 4096), status.Unsupported)
 		}
 	}
-	require.Equal(t, 4, without)
+	require.Equal(t, 5, without)
+}
+
+// The forms that are called came with CUDA 12.2.
+func TestOlderDriversTakeNoHints(t *testing.T) {
+	for version, hints := range map[string]bool{"12010": false, "12020": true} {
+		d, _ := openFake(t, "VERSION", version)
+		device, err := d.Open(0)
+		require.NoError(t, err)
+		require.True(t, device.Info().ManagedMemory)
+		require.Equal(t, hints, device.Info().ManagedHints)
+	}
+}
+
+// Managed memory of one device moves to each of them.
+func TestHintsOfOtherDevices(t *testing.T) {
+	d, library := openFake(t, "DEVICES", "2")
+	var devices [2]driver.Device
+	for i := range devices {
+		var err error
+		devices[i], err = d.Open(i)
+		require.NoError(t, err)
+	}
+	memory, err := devices[0].Allocate(driver.Managed, 1<<16)
+	require.NoError(t, err)
+	stream, err := devices[1].CreateStream(0)
+	require.NoError(t, err)
+	require.NoError(t, devices[1].Prefetch(stream, memory, 1<<16, false))
+	require.NoError(t, devices[1].Advise(memory, 1<<16, driver.PreferDevice))
+	library.Fail("cuMemPrefetchAsync", 1, 1)
+	fails(t, devices[1].Prefetch(stream, memory, 1<<16, false), status.InvalidArgument, "65536 bytes")
+	library.Fail("cuMemAdvise", 1, 1)
+	fails(t, devices[0].Advise(memory, 1<<16, driver.PreferHost), status.InvalidArgument, "65536 bytes")
+	library.Fail("", 0, 0)
+	require.NoError(t, devices[1].DestroyStream(stream))
+	require.NoError(t, devices[0].Free(driver.Managed, memory))
 }
 
 func TestOutOfMemorySaysHowMuchThereIs(t *testing.T) {

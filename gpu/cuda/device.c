@@ -55,6 +55,7 @@ static mmsb__cuda_outcome_t read_attributes(const mmsb__cuda_table_t *cuda, CUde
         {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info->multiprocessors, 0},
         {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, &info->numa_node, -1},
         {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, &info->managed, 0},
+        {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, &info->managed_hints, 0},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &info->pools, 0},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &info->virtual_memory, 0},
         {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &info->registered_in_place, 0},
@@ -67,6 +68,8 @@ static mmsb__cuda_outcome_t read_attributes(const mmsb__cuda_table_t *cuda, CUde
             return outcome;
         *attributes[i].value = attributes[i].before;
     }
+    if (cuda->cuMemPrefetchAsync == NULL || cuda->cuMemAdvise == NULL)
+        info->managed_hints = 0;
     return succeeded();
 }
 
@@ -371,6 +374,19 @@ mmsb__cuda_outcome_t mmsb__cuda_copy(mmsb__cuda_device_t *device, uintptr_t stre
 
 mmsb__cuda_outcome_t mmsb__cuda_fill(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, int value, size_t bytes) {
     CALL(cuMemsetD8Async, address, (unsigned char)value, bytes, (CUstream)stream);
+}
+
+static CUmemLocation place_of(int ordinal) {
+    return ordinal < 0 ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST} : location_of(ordinal);
+}
+
+mmsb__cuda_outcome_t mmsb__cuda_prefetch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, size_t bytes,
+                                         int ordinal) {
+    CALL(cuMemPrefetchAsync, address, bytes, place_of(ordinal), 0, (CUstream)stream);
+}
+
+mmsb__cuda_outcome_t mmsb__cuda_advise(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, int advice, int ordinal) {
+    CALL(cuMemAdvise, address, bytes, (CUmem_advise)advice, place_of(ordinal));
 }
 
 mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,

@@ -69,6 +69,7 @@ func (d *Driver) open(ordinal int) (*device, error) {
 		NUMANode:        int(info.numa_node),
 		OrderedMemory:   info.pools != 0,
 		ManagedMemory:   info.managed != 0,
+		ManagedHints:    info.managed != 0 && info.managed_hints != 0,
 		VirtualMemory:   info.virtual_memory != 0,
 		Granularity:     uint64(info.granularity),
 	}

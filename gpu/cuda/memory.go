@@ -16,6 +16,7 @@ import "C"
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"libmmsb/core/status"
@@ -134,6 +135,89 @@ func (d *device) Free(kind driver.Memory, address driver.Address) error {
 		}
 		return C.mmsb__cuda_free(d.c, C.uintptr_t(address))
 	})
+}
+
+// holds says whether memory that was taken has all of a range.
+func (m *memory) holds(use use, address driver.Address, bytes uint64) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for t, length := range m.bytes {
+		if offset := uint64(address - t.address); t.use == use && offset <= length && bytes <= length-offset {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHint refuses what is not managed memory of the device.
+func (d *device) mayHint(address driver.Address, bytes uint64) error {
+	switch {
+	case !d.info.ManagedHints:
+		return d.refuse(status.Unsupported, "managed memory is not used by the host and the device at a time")
+	case !d.driver.manages(address, bytes):
+		return d.refuse(status.InvalidArgument, "%d bytes at %#x are not managed memory", bytes, address)
+	}
+	return nil
+}
+
+// manages says whether a range is managed memory of any of the devices: all of them can have it.
+func (d *Driver) manages(address driver.Address, bytes uint64) bool {
+	d.opening.Lock()
+	devices := slices.Clone(d.devices)
+	d.opening.Unlock()
+	return slices.ContainsFunc(devices, func(of *device) bool {
+		return of != nil && of.memory.holds(managed, address, bytes)
+	})
+}
+
+// Prefetch queues moving managed memory.
+func (d *device) Prefetch(stream driver.Stream, address driver.Address, bytes uint64, toHost bool) error {
+	held, err := d.holdStream(stream)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	if err := d.mayHint(address, bytes); err != nil || bytes == 0 {
+		return err
+	}
+	to := C.int(d.info.Ordinal)
+	if toHost {
+		to = -1
+	}
+	outcome := C.mmsb__cuda_prefetch(d.c, C.uintptr_t(stream), C.uintptr_t(address), C.size_t(bytes), to)
+	if outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "cannot prefetch %d bytes at %#x", bytes, address)
+	}
+	return nil
+}
+
+// Advise tells of the use of managed memory.
+func (d *device) Advise(address driver.Address, bytes uint64, advice driver.Advice) error {
+	if err := d.alive(); err != nil {
+		return err
+	}
+	if !driver.IsAdvice(advice) {
+		return d.refuse(status.InvalidArgument, "advice %d does not exist", advice)
+	}
+	if err := d.mayHint(address, bytes); err != nil || bytes == 0 {
+		return err
+	}
+	number, of := C.int(C.CU_MEM_ADVISE_SET_PREFERRED_LOCATION), C.int(d.info.Ordinal)
+	switch advice {
+	case driver.ReadMostly:
+		number = C.CU_MEM_ADVISE_SET_READ_MOSTLY
+	case driver.NotReadMostly:
+		number = C.CU_MEM_ADVISE_UNSET_READ_MOSTLY
+	case driver.PreferHost:
+		of = -1
+	case driver.PreferNowhere:
+		number = C.CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION
+	}
+	outcome := C.mmsb__cuda_advise(d.c, C.uintptr_t(address), C.size_t(bytes), number, of)
+	if outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "cannot advise %d bytes at %#x", bytes, address)
+	}
+	return nil
 }
 
 // Register pins host memory.

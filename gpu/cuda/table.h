@@ -38,7 +38,7 @@ typedef struct mmsb__cuda_info {
     char name[256], pci[32];
     CUuuid uuid;
     size_t bytes, granularity;
-    int major, minor, multiprocessors, numa_node, managed, virtual_memory, pools, registered_in_place;
+    int major, minor, multiprocessors, numa_node, managed, managed_hints, virtual_memory, pools, registered_in_place;
 } mmsb__cuda_info_t;
 
 /* What the last call of an operation answered, and which one it was. */
@@ -111,6 +111,10 @@ mmsb__cuda_outcome_t mmsb__cuda_wait(mmsb__cuda_device_t *device, uintptr_t stre
 mmsb__cuda_outcome_t mmsb__cuda_copy(mmsb__cuda_device_t *device, uintptr_t stream, const mmsb__cuda_copy_t *copies,
                                      size_t count);
 mmsb__cuda_outcome_t mmsb__cuda_fill(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, int value, size_t bytes);
+/* ordinal is a device's, or less than 0: the host. Only with managed_hints. */
+mmsb__cuda_outcome_t mmsb__cuda_prefetch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, size_t bytes,
+                                         int ordinal);
+mmsb__cuda_outcome_t mmsb__cuda_advise(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, int advice, int ordinal);
 /* log gets what the compiler of PTX says. */
 mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,
                                             size_t log_bytes);

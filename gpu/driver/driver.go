@@ -50,6 +50,23 @@ const (
 	Managed
 )
 
+// Advice is what a driver is told of the use of Managed memory. It changes no bytes, and lasts until the memory is given back.
+type Advice uint8
+
+// The advice. A place that is preferred keeps the memory where others' accesses reach it there.
+const (
+	ReadMostly    Advice = iota // who reads gets a copy, which ends with the next write
+	NotReadMostly               // the usual
+	PreferDevice                // the device that is called
+	PreferHost
+	PreferNowhere // the usual
+
+	adviceEnd
+)
+
+// IsAdvice says whether a number is advice.
+func IsAdvice(advice Advice) bool { return advice < adviceEnd }
+
 // Driver is a kind of device: those of one vendor, or simulated ones.
 type Driver interface {
 	// Name is "cuda" or "simulated".
@@ -74,6 +91,7 @@ type Info struct {
 	Simulated       bool
 	OrderedMemory   bool // AllocateOrdered and FreeOrdered work
 	ManagedMemory   bool
+	ManagedHints    bool // Prefetch and Advise work
 	VirtualMemory   bool
 	Granularity     uint64 // that of Reserve, CreatePhysical and Map in bytes; 0 without VirtualMemory
 }
@@ -178,6 +196,12 @@ type Device interface {
 	Copy(stream Stream, copies ...Copy) error
 	// Fill queues setting bytes to a value; 0 bytes are nothing to do.
 	Fill(stream Stream, address Address, value byte, bytes uint64) error
+
+	// Prefetch queues moving Managed memory to the device, or to the host, before it is used there. It changes no bytes; 0 bytes
+	// are nothing to do.
+	Prefetch(stream Stream, address Address, bytes uint64, toHost bool) error
+	// Advise tells of the use of Managed memory; the driver may round what it is about up to whole pages of its own.
+	Advise(address Address, bytes uint64, advice Advice) error
 
 	// LoadModule loads device code: a fat binary, or PTX; an empty image is InvalidArgument. A simulated device does not look
 	// into it: it knows the kernels of gpu/kernels.

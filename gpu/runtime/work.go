@@ -23,6 +23,16 @@ func (s *Stream) Fill(address driver.Address, value byte, bytes uint64) error {
 	return s.work(func() error { return s.runtime.device.Fill(s.native, address, value, bytes) })
 }
 
+// Prefetch queues moving managed memory to the stream's device, or to the host.
+func (s *Stream) Prefetch(address driver.Address, bytes uint64, toHost bool) error {
+	return s.work(func() error { return s.runtime.device.Prefetch(s.native, address, bytes, toHost) })
+}
+
+// Advise tells the stream's device of the use of managed memory, without the stream's order.
+func (s *Stream) Advise(address driver.Address, bytes uint64, advice driver.Advice) error {
+	return s.work(func() error { return s.runtime.device.Advise(address, bytes, advice) })
+}
+
 // Launch queues a kernel.
 func (s *Stream) Launch(launch *driver.Launch) error {
 	return s.work(func() error { return s.runtime.device.Launch(s.native, launch) })

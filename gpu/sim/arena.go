@@ -58,6 +58,7 @@ type block struct {
 	peers       bool         // kernels of other devices reach that, too
 	reservation *reservation // where it is mapped
 	history     *history     // nil where order is not checked
+	hints       []Hints      // of managed memory; nil: nothing was said
 }
 
 // frame is what the directory knows of frameBytes of addresses: a block that covers them, alone or with other frames, or small
@@ -222,7 +223,7 @@ func (a *arena) begin(b *block, bytes, charge uint64) {
 		invariant.Assert(used <= a.limit, "%d bytes of %s are used, the limit is %d", used, a.name(), a.limit)
 		defer a.changed()
 	}
-	b.state, b.bytes, b.charge, b.older, b.freedAt, b.ordered = live, bytes, charge, nil, point{}, false
+	b.state, b.bytes, b.charge, b.older, b.freedAt, b.ordered, b.hints = live, bytes, charge, nil, point{}, false, nil
 }
 
 // fresh is a vacant block of addresses that were not used yet.

@@ -37,6 +37,8 @@ const (
 	Wait
 	Copy
 	Fill
+	Prefetch
+	Advise
 	LoadModule
 	UnloadModule
 	Function
@@ -51,7 +53,7 @@ var callNames = [calls]string{
 	"Allocate", "Free", "Register", "Unregister", "AllocateOrdered", "FreeOrdered", "TrimOrdered",
 	"Reserve", "Release", "CreatePhysical", "DestroyPhysical", "Map", "Unmap",
 	"CreateStream", "DestroyStream", "QueryStream", "Synchronize",
-	"CreateEvent", "DestroyEvent", "RecordEvent", "QueryEvent", "Wait", "Copy", "Fill",
+	"CreateEvent", "DestroyEvent", "RecordEvent", "QueryEvent", "Wait", "Copy", "Fill", "Prefetch", "Advise",
 	"LoadModule", "UnloadModule", "Function", "Launch", "MemoryInfo", "HostAccess", "Capture",
 }
 

@@ -372,3 +372,49 @@ func TestWildAddressesAreErrors(t *testing.T) {
 	}
 	require.NoError(t, device.Free(driver.Plain, memory))
 }
+
+func TestHintsSayWhereManagedMemoryGoes(t *testing.T) {
+	d := open(t, sim.Options{Devices: 2, Scheduler: sim.Stepped})
+	first, err := d.Open(0)
+	require.NoError(t, err)
+	other, err := d.Open(1)
+	require.NoError(t, err)
+	memory, err := first.Allocate(driver.Managed, 16384)
+	require.NoError(t, err)
+	stream, err := other.CreateStream(0)
+	require.NoError(t, err)
+	at := func(offset driver.Address) sim.Hints {
+		hints, err := d.HintsAt(memory + offset)
+		require.NoError(t, err)
+		return hints
+	}
+	untold := sim.Hints{On: sim.OnHost, Preferred: sim.Nowhere}
+	require.Equal(t, untold, at(0))
+	require.NoError(t, other.Prefetch(stream, memory+4096, 8192, false))
+	require.Equal(t, untold, at(4096), "it is queued")
+	require.NoError(t, d.Step(1, stream))
+	require.Equal(t, []sim.Hints{untold, {On: 1, Preferred: sim.Nowhere}, {On: 1, Preferred: sim.Nowhere}, untold},
+		[]sim.Hints{at(0), at(4096), at(12287), at(12288)})
+	require.NoError(t, other.Advise(memory, 4096, driver.PreferDevice))
+	require.NoError(t, first.Advise(memory, 4096, driver.ReadMostly))
+	require.Equal(t, sim.Hints{On: sim.OnHost, Preferred: 1, ReadMostly: true}, at(0))
+	require.NoError(t, first.Advise(memory, 4096, driver.PreferNowhere))
+	require.NoError(t, first.Advise(memory, 4096, driver.NotReadMostly))
+	require.Equal(t, untold, at(0))
+
+	require.NoError(t, other.Prefetch(stream, memory, 16384, true))
+	require.NoError(t, first.Free(driver.Managed, memory))
+	d.Finish() // what was queued finds no memory
+	again, err := first.Allocate(driver.Managed, 16384)
+	require.NoError(t, err)
+	require.Equal(t, memory, again)
+	require.Equal(t, untold, at(0), "the memory after it has none of its hints")
+	require.NoError(t, first.Free(driver.Managed, again))
+	_, err = d.HintsAt(again)
+	require.Error(t, err)
+	require.NoError(t, other.DestroyStream(stream))
+}
+
+func TestADeviceWithoutHints(t *testing.T) {
+	conformance.Run(t, func(t *testing.T) driver.Driver { return open(t, sim.Options{NoHints: true}) })
+}

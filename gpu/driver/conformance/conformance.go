@@ -58,6 +58,7 @@ type behaviour struct {
 
 func ordered(info driver.Info) bool { return info.OrderedMemory }
 func virtual(info driver.Info) bool { return info.VirtualMemory }
+func hints(info driver.Info) bool   { return info.ManagedHints }
 
 var behaviours = []behaviour{
 	{name: "says what it is", run: describes},
@@ -72,6 +73,7 @@ var behaviours = []behaviour{
 	{name: "ordered memory reaches other streams by events", run: sharesOrdered, needs: ordered},
 	{name: "does not reuse memory too early", run: reusesInOrder, needs: ordered},
 	{name: "trims ordered memory", run: trims, needs: ordered},
+	{name: "takes hints of the use of managed memory", run: takesHints, needs: hints},
 	{name: "maps memory by hand", run: mapsMemory, needs: virtual},
 	{name: "mapped memory grows in place", run: growsMapped, needs: virtual},
 	{name: "refuses bad mappings", run: refusesMappings, needs: virtual},
@@ -115,12 +117,19 @@ func RunLost(t *testing.T, open func(t *testing.T) (d driver.Driver, lose func()
 	s.NoError(err)
 	memory, err := s.device.Allocate(driver.Plain, 4096)
 	s.NoError(err)
+	managed := driver.Address(0)
+	if s.info.ManagedMemory {
+		managed, err = s.device.Allocate(driver.Managed, 4096)
+		s.NoError(err)
+	}
 	lose()
 	for name, call := range map[string]func() error{
 		"Allocate":          func() error { _, err := s.device.Allocate(driver.Plain, 1); return err },
 		"Free":              func() error { return s.device.Free(driver.Plain, memory) },
 		"Fill":              func() error { return s.device.Fill(stream, memory, 1, 1) },
 		"Copy":              func() error { return s.device.Copy(stream, driver.Copy{To: memory, From: memory + 8, Bytes: 8}) },
+		"Prefetch":          func() error { return s.device.Prefetch(stream, managed, 4096, false) },
+		"Advise":            func() error { return s.device.Advise(managed, 4096, driver.ReadMostly) },
 		"CreateStream":      func() error { _, err := s.device.CreateStream(0); return err },
 		"QueryStream":       func() error { _, err := s.device.QueryStream(stream); return err },
 		"SynchronizeStream": func() error { return s.device.SynchronizeStream(stream) },
@@ -543,6 +552,10 @@ func unsupported(s *subject) {
 		_, err := s.device.Allocate(driver.Managed, 256)
 		s.fails(status.Unsupported, err)
 	}
+	if !s.info.ManagedHints {
+		s.fails(status.Unsupported, s.device.Prefetch(s.stream, 4096, 256, false))
+		s.fails(status.Unsupported, s.device.Advise(4096, 256, driver.ReadMostly))
+	}
 	if !s.info.VirtualMemory {
 		_, err := s.device.Reserve(2 << 20)
 		s.fails(status.Unsupported, err)
@@ -753,6 +766,34 @@ func copiesEverywhere(s *subject) {
 			s.Equal(content, s.get(s.device, s.stream, target.address, size), "%s to %s", source.name, target.name)
 		}
 	}
+}
+
+// A hint changes no bytes, and is refused for memory that does not move.
+func takesHints(s *subject) {
+	const size = 300_000
+	address, content := s.memory(s.device, driver.Managed, size), noise(size, 9)
+	s.put(s.device, s.stream, address, content)
+	for _, advice := range []driver.Advice{driver.ReadMostly, driver.PreferDevice, driver.PreferHost, driver.PreferNowhere,
+		driver.NotReadMostly} {
+		s.NoError(s.device.Advise(address, size, advice))
+		s.NoError(s.device.Advise(address+4096, 5000, advice), "a part")
+		s.NoError(s.device.Prefetch(s.stream, address, size, advice%2 == 0))
+		s.NoError(s.device.Prefetch(s.stream, address+100, 9000, advice%2 == 1))
+		s.Equal(content, s.get(s.device, s.stream, address, size))
+	}
+	s.NoError(s.device.Synchronize())
+	s.Equal(content, at(address, size))
+	s.NoError(s.device.Prefetch(s.stream, address, 0, true))
+	s.NoError(s.device.Advise(address, 0, driver.ReadMostly))
+	s.fails(status.InvalidArgument, s.device.Prefetch(s.stream, address, 1<<40, true))
+	s.fails(status.InvalidArgument, s.device.Advise(address, 1<<40, driver.ReadMostly))
+	s.fails(status.InvalidArgument, s.device.Advise(address, size, 17))
+	for _, kind := range []driver.Memory{driver.Plain, driver.Pinned} {
+		other := s.memory(s.device, kind, 4096)
+		s.fails(status.InvalidArgument, s.device.Prefetch(s.stream, other, 4096, false))
+		s.fails(status.InvalidArgument, s.device.Advise(other, 4096, driver.PreferHost))
+	}
+	s.fails(status.InvalidHandle, s.device.Prefetch(12345, address, size, false))
 }
 
 func copiesAnySize(s *subject) {

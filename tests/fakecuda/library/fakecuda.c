@@ -731,6 +731,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, C
         *value = -1;
         return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
@@ -1341,6 +1342,30 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t
         return end(CUDA_ERROR_INVALID_VALUE);
     queue(stream, (struct work){.kind = FILL, .to = address, .bytes = bytes, .value = value}, NULL, 0);
     return end(CUDA_SUCCESS);
+}
+
+/* Nothing moves: the host's memory is the devices'. */
+static bool is_managed(uintptr_t address, size_t bytes, CUmemLocation location) {
+    size_t place = place_of(address);
+    const struct block *block = place < block_count && blocks[place].address <= address ? &blocks[place] : NULL;
+    bool device = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 && location.id < MOST_DEVICES;
+    return block != NULL && block->kind == MANAGED && bytes > 0 && bytes <= block->address + block->bytes - address &&
+           (device || location.type == CU_MEM_LOCATION_TYPE_HOST);
+}
+
+EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
+                                   CUstream handle) {
+    BEGIN_IN_CONTEXT(cuMemPrefetchAsync);
+    if (stream_of(context, handle) == NULL)
+        return end(CUDA_ERROR_INVALID_HANDLE);
+    return end(flags == 0 && is_managed(address, bytes, location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
+    BEGIN_IN_CONTEXT(cuMemAdvise);
+    (void)context;
+    bool known = advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+    return end(known && is_managed(address, bytes, location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
