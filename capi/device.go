@@ -77,6 +77,7 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 	to.major, to.minor = C.int32_t(d.Major), C.int32_t(d.Minor)
 	to.multiprocessors, to.numa_node = C.int32_t(d.Multiprocessors), C.int32_t(d.NUMANode)
 	to.ordered_memory, to.managed_memory = number(d.OrderedMemory), number(d.ManagedMemory)
+	to.managed_hints = number(d.ManagedHints)
 }
 
 //export mmsbgo_device_budget

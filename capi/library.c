@@ -208,6 +208,7 @@ static const size_t sizes[] = {
     SIZE(SYNC_STATS, sync_stats),
     SIZE(TENSOR_OPTIONS, tensor_options),
     SIZE(TENSOR_INFO, tensor_info),
+    SIZE(PAGE_ADVICE, page_advice),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/page"
+	"libmmsb/core/residency"
 	"libmmsb/core/ticket"
 )
 
@@ -190,4 +191,20 @@ func mmsbgo_context_sync_stats(context C.mmsb_context_t, stats *C.mmsb_sync_stat
 		stats.queued = C.uint64_t(s.Queued)
 		return nil
 	})
+}
+
+//export mmsbgo_page_advise
+func mmsbgo_page_advise(of C.mmsb_page_t, preferred, readMostly C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Advise(uint64(of), residency.Advice{Preferred: int32(preferred), ReadMostly: readMostly != 0}))
+}
+
+//export mmsbgo_page_advice
+func mmsbgo_page_advice(of C.mmsb_page_t, preferred, readMostly *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	advice, err := page.AdviceOf(uint64(of))
+	if err == nil {
+		*preferred, *readMostly = C.int32_t(advice.Preferred), number(advice.ReadMostly)
+	}
+	return failed(err)
 }

@@ -153,6 +153,10 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 
 typedef int32_t mmsb_location_t;
 #define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
+
+/* In the place of a device's number, where the comment of a function says so. */
+#define MMSB_DEVICE_HOST (-1)
+#define MMSB_DEVICE_NONE (-2)
 #define MMSB_LOCATION_CPU 0        /* host memory */
 #define MMSB_LOCATION_GPU 1        /* device memory that the host cannot access: its address is a device address */
 #define MMSB_LOCATION_UNIFIED 2    /* managed memory: the driver moves it between device and host; both use one address */
@@ -300,6 +304,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_SYNC_STATS 48
 #define MMSB_STRUCT_TENSOR_OPTIONS 49
 #define MMSB_STRUCT_TENSOR_INFO 50
+#define MMSB_STRUCT_PAGE_ADVICE 51
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -841,8 +846,9 @@ typedef int32_t mmsb_sync_t;
 
 /* Brings a page's bytes into step. To the device: a page that is elsewhere moves to device, a number as mmsb_page_migrate takes
  * it, and one from the CPU keeps its memory as its copy on the host (not a guarded one, nor in a group); a GPU page of another
- * device moves to this one without a copy. UNIFIED pages stay, because devices access them. To the host: a GPU page gets a copy
- * there, or what is newer; pages elsewhere are left alone. A failed sync has changed no byte of the page.
+ * device moves to this one without a copy. To the host: a GPU page gets a copy there, or what is newer. A UNIFIED page has one
+ * memory, which a sync in one direction prefetches to the device or to the host, where the device can do that. Pages elsewhere
+ * are left alone. A failed sync has changed no byte of the page.
  * Errors: as mmsb_page_migrate; MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: while the bytes move. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device);
@@ -887,6 +893,38 @@ MMSB_API mmsb_status_t mmsb_context_prefetch(mmsb_context_t context, const uint6
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
                                                    const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
+
+/* ----------------------------------------------------------------------------------------------- UNIFIED pages ---- */
+
+/* What the driver is told of the use of a UNIFIED page's memory. It changes no bytes. */
+typedef struct mmsb_page_advice {
+    uint32_t struct_size;
+    int32_t preferred;   /* MMSB_DEVICE_NONE; a device, or MMSB_DEVICE_HOST: the memory stays there, and others reach it there */
+    int32_t read_mostly; /* 0; 1 = who reads gets a copy of his own, which ends with the next write */
+    uint32_t reserved_word;
+    uint64_t reserved[2];
+} mmsb_page_advice_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_page_advice_init(mmsb_page_advice_t *advice);
+
+/* Tells the driver of the use of a UNIFIED page, in the place of what it was told before; advice = NULL takes it back. It stays
+ * with the page through a resize, and ends when the page moves to another location; neither clones nor snapshots have it. Drivers
+ * take advice for whole pages of their own, which small UNIFIED pages share. To move the memory now, sync the page.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere; a device or a driver before CUDA 12.2
+ * that takes no advice: the list of devices says so), MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
+ * short. Source: cuMemAdvise in CUDA's driver interface. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_advise(mmsb_page_t page, const mmsb_page_advice_t *advice);
+
+/* What the driver was told last.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere). Threads: any. Blocks: short. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_page_advice(mmsb_page_t page, mmsb_page_advice_t *advice);
+
+/* How many pages a program that walks over UNIFIED pages should prefetch ahead, by the times in nanoseconds that its last
+ * accesses took: 4 without any; with a mean above 1 ms 16, above 500 us 8, above 100 us 4, else 2.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_prefetch_distance(const uint64_t *latencies_ns, size_t count, uint32_t *distance);
 
 /* What a page has in one place. */
 typedef struct mmsb_page_copy {
@@ -2057,7 +2095,9 @@ typedef struct mmsb_device_info {
     int32_t numa_node;      /* the host's NUMA node nearest to the device; -1 = not known */
     int32_t ordered_memory; /* 1 = the device has stream-ordered memory: runtimes can be created */
     int32_t managed_memory; /* 1 = the device has managed memory: UNIFIED pages can lie there */
-    uint64_t reserved[4];
+    int32_t managed_hints;  /* 1 = and takes hints of its use: UNIFIED pages are prefetched and take advice */
+    int32_t reserved_word;
+    uint64_t reserved[3];
 } mmsb_device_info_t;
 
 /* The context's devices, in the order of their ordinals. A list.
@@ -2065,8 +2105,6 @@ typedef struct mmsb_device_info {
  * device: the text says what was looked for), MMSB_E_DEVICE (the driver is broken or too old: the text names it). Threads: any.
  * Blocks: until each device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info_t *devices, size_t capacity, size_t *count);
-
-#define MMSB_DEVICE_HOST (-1) /* in the two functions below: host memory that devices can access, of PINNED pages and copies */
 
 /* Sets a budget: the most bytes of a device's memory that this process takes for its runtimes and pages, whichever context they
  * belong to, all together. 0 = no budget. It can change at any time. What is taken beyond a lower budget stays, and no more is

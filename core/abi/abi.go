@@ -151,6 +151,7 @@ const (
 // MMSB_DEVICE_*.
 const (
 	DeviceHost = -1
+	DeviceNone = -2
 )
 
 // MMSB_SLEEP_*.

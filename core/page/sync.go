@@ -136,7 +136,7 @@ func (s *syncing) toDevice(i int) error {
 		return err
 	}
 	switch at.Location {
-	case abi.LocationUnified: // devices reach it
+	case abi.LocationUnified: // it is prefetched
 		return nil
 	case abi.LocationGPU:
 		if at.Device == s.device {
@@ -193,7 +193,7 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		bytes += p.Record.Size
 		locked, pages, at = append(locked, p), append(pages, &p.Page), append(at, i)
 	}
-	for n, err := range residency.Sync(pages, s.direction) {
+	for n, err := range residency.Sync(pages, s.direction, s.device) {
 		if err != nil {
 			s.failed(at[n], err)
 		} else {
@@ -213,6 +213,20 @@ func Copies(page uint64) (copies []residency.Copy, err error) {
 		return err
 	})
 	return copies, err
+}
+
+// Advise tells the driver of the use of a page in managed memory. Errors: Unsupported, those of the devices.
+func Advise(page uint64, advice residency.Advice) error {
+	return Read(page, func(p *Page) error { return p.Page.Advise(advice) })
+}
+
+// AdviceOf is what the driver was told of the use of a page.
+func AdviceOf(page uint64) (advice residency.Advice, err error) {
+	err = Read(page, func(p *Page) error {
+		advice, err = p.Page.Advice()
+		return err
+	})
+	return advice, err
 }
 
 // DropHostCopy ends the host's copy of a page in two places.

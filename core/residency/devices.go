@@ -19,6 +19,10 @@ type Devices interface {
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
 	FreeHost(location, device int32, address uintptr)
+	// Prefetch moves LocationUnified memory to a device, or to the host, before it is used there, where the device can do that.
+	Prefetch(device int32, toDevice bool, list [][]byte) error
+	// Advise tells the driver of the use of such memory, which is of a device. Where it fails the driver knows what it knew.
+	Advise(device int32, memory []byte, before, now Advice) error
 	// Read and Write move bytes between host memory, of Go or not, and memory of a device; Copy between two ranges of device
 	// memory.
 	Read(device int32, from uintptr, to []byte) error

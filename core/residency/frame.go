@@ -52,7 +52,7 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 		r.devices.FreeHost(to.Location, to.Device, address)
 		return Frame{}, err
 	}
-	r.shared.put(native.LocatorRegion(native.RecordAt(index).Locator), to)
+	r.shared.put(native.LocatorRegion(native.RecordAt(index).Locator), shared{to, size, NoAdvice})
 	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
 }
 

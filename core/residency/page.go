@@ -152,6 +152,7 @@ func (p *Page) switchTo(f Frame) (had Frame) {
 	}
 	p.State = p.State&^(native.Nonresident|native.LocationMask) | f.Low
 	p.options.Moved(p.Index)
+	p.keepAdvice(f)
 	p.Swap(f.Index)
 	native.RecordAt(f.Index).Size = memory.FrameSize(f.Index, p.Record.Size)
 	return had

@@ -28,11 +28,11 @@ type Residency struct {
 	context uint32
 
 	disk    disk
-	copies  table[hostCopy]  // by record: of pages on devices
-	pairs   table[*pair]     // by record: of pages in two places
-	waiting table[*Source]   // by record: of pages whose bytes are still there
-	shared  table[Placement] // by region: of memory of devices that the host reaches
-	moved   [2]moved         // of pages in two places: to the host, to the device
+	copies  table[hostCopy] // by record: of pages on devices
+	pairs   table[*pair]    // by record: of pages in two places
+	waiting table[*Source]  // by record: of pages whose bytes are still there
+	shared  table[shared]   // by region: of memory of devices that the host reaches
+	moved   [2]moved        // of pages in two places: to the host, to the device
 }
 
 // hostCopy is a copy of a page on a device: of which version it is on the device, and what the device had where somebody else may
@@ -117,8 +117,11 @@ func (r *Residency) End() {
 	r.devices.End()
 }
 
-// FreeShared gives memory of a device back that the host reaches, and that is a region.
+// FreeShared gives memory of a device back that the host reaches, and that is a region. Who has it next is told nothing.
 func (r *Residency) FreeShared(number uint32) {
 	of := r.shared.take(number)
+	if of.Advice != NoAdvice {
+		r.carryAdvice(of.Device, native.Bytes(native.Locator(number, 0), of.bytes), of.Advice, NoAdvice)
+	}
 	r.devices.FreeHost(of.Location, of.Device, region.Base(number))
 }

@@ -153,7 +153,7 @@ func (m *memory) holds(use use, address driver.Address, bytes uint64) bool {
 func (d *device) mayHint(address driver.Address, bytes uint64) error {
 	switch {
 	case !d.info.ManagedHints:
-		return d.refuse(status.Unsupported, "managed memory is not used by the host and the device at a time")
+		return d.refuse(status.Unsupported, "the host and the device cannot use managed memory at the same time")
 	case !d.driver.manages(address, bytes):
 		return d.refuse(status.InvalidArgument, "%d bytes at %#x are not managed memory", bytes, address)
 	}

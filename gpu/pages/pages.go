@@ -258,6 +258,59 @@ func (c *context) FreeHost(location, ordinal int32, address uintptr) {
 	}
 }
 
+// Prefetch is residency.Devices'.
+func (c *context) Prefetch(ordinal int32, toDevice bool, list [][]byte) error {
+	return c.run(ordinal, func(d *device, l *lane) error {
+		if !d.runtime.Device().Info().ManagedHints {
+			return nil
+		}
+		for _, memory := range list {
+			if err := l.Prefetch(addressOf(memory), uint64(len(memory)), !toDevice); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Advise is residency.Devices'. What a preferred device is told comes from that device.
+func (c *context) Advise(ordinal int32, memory []byte, before, now residency.Advice) error {
+	err := c.advise(ordinal, memory, now)
+	if err != nil {
+		_ = c.advise(ordinal, memory, before)
+	}
+	return err
+}
+
+func (c *context) advise(ordinal int32, memory []byte, advice residency.Advice) error {
+	use, place := driver.NotReadMostly, driver.PreferNowhere
+	if advice.ReadMostly {
+		use = driver.ReadMostly
+	}
+	preferred := ordinal
+	switch {
+	case advice.Preferred >= 0:
+		preferred, place = advice.Preferred, driver.PreferDevice
+	case advice.Preferred == abi.DeviceHost:
+		place = driver.PreferHost
+	}
+	for _, told := range []struct {
+		device int32
+		driver.Advice
+	}{{preferred, place}, {ordinal, use}} {
+		if err := c.run(told.device, func(_ *device, l *lane) error {
+			return l.Advise(addressOf(memory), uint64(len(memory)), told.Advice)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addressOf(memory []byte) driver.Address {
+	return driver.Address(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
+}
+
 func kindOf(location int32) driver.Memory {
 	if location == abi.LocationUnified {
 		return driver.Managed

@@ -33,6 +33,7 @@ const (
 	hostOnly place = iota
 	deviceOnly
 	twoPlaces
+	unified
 )
 
 // moment is what a program leaves of a page.
@@ -89,8 +90,11 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 	var handles []uint64
 	for _, size := range sizes {
 		location := int32(abi.LocationCPU)
-		if at == deviceOnly {
+		switch at {
+		case deviceOnly:
 			location = abi.LocationGPU
+		case unified:
+			location = abi.LocationUnified
 		}
 		handles = append(handles, w.create(location, 0, size))
 	}
@@ -137,8 +141,11 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 			require.Zero(w, nativetest.Destroy(clone))
 		}
 		unpin()
-		if at == twoPlaces {
-			w.move(handles[beside.IntN(len(handles))], beside)
+		switch moved := handles[beside.IntN(len(handles))]; at {
+		case twoPlaces:
+			w.move(moved, beside)
+		case unified:
+			w.hint(moved, beside)
 		}
 	}
 	w.check()
@@ -190,8 +197,27 @@ func (w *world) move(handle uint64, beside *rand.Rand) {
 	}
 }
 
-// One random program leaves the same bytes, masks and epochs on the host, on a device and in two places, whatever moves
-// meanwhile, in whatever order the device works, with changes that somebody watches and without.
+// hint prefetches, advises or moves a page of managed memory, and changes nothing else.
+func (w *world) hint(handle uint64, beside *rand.Rand) {
+	w.Helper()
+	device := int32(beside.IntN(2))
+	switch beside.IntN(5) {
+	case 0:
+		require.NoError(w, syncOn(handle, residency.ToDevice, device))
+	case 1:
+		require.NoError(w, syncOn(handle, residency.ToHost, device))
+	case 2:
+		if err := page.Advise(handle, residency.Advice{Preferred: device - 1, ReadMostly: beside.IntN(2) == 0}); err != nil {
+			require.Equal(w, status.Unsupported, status.CodeOf(err)) // it is elsewhere now
+		}
+	case 3:
+		location := []int32{abi.LocationUnified, abi.LocationUnified, abi.LocationPinned, abi.LocationGPU}[beside.IntN(4)]
+		require.NoError(w, page.Migrate(handle, location, 0))
+	}
+}
+
+// One random program leaves the same bytes, masks and epochs on the host, on a device, in two places and in managed memory,
+// whatever moves meanwhile, in whatever order the device works, with changes that somebody watches and without.
 func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
 	first, programs := uint64(1), uint64(40)
 	if given, err := strconv.ParseUint(os.Getenv("MMSB_PROGRAMS"), 10, 64); err == nil {
@@ -199,7 +225,7 @@ func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
 	}
 	for seed := first; seed < first+programs; seed++ {
 		var want []moment
-		for at := hostOnly; at <= twoPlaces; at++ {
+		for at := hostOnly; at <= unified; at++ {
 			for schedule := range 3 {
 				options := sim.Options{Scheduler: sim.Seeded, Seed: 100*seed + uint64(schedule) + 1}
 				onDevices(t, options, func(w *world) {

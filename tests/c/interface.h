@@ -136,6 +136,13 @@ FIELD_IS(mmsb_page_range_t, offset, 8, 8);
 FIELD_IS(mmsb_page_range_t, length, 16, 8);
 FIELD_IS(mmsb_page_range_t, buffer, 24, 8);
 
+SIZE_IS(mmsb_page_advice_t, 32);
+FIELD_IS(mmsb_page_advice_t, struct_size, 0, 4);
+FIELD_IS(mmsb_page_advice_t, preferred, 4, 4);
+FIELD_IS(mmsb_page_advice_t, read_mostly, 8, 4);
+FIELD_IS(mmsb_page_advice_t, reserved_word, 12, 4);
+FIELD_IS(mmsb_page_advice_t, reserved, 16, 16);
+
 SIZE_IS(mmsb_page_copy_t, 24);
 FIELD_IS(mmsb_page_copy_t, location, 0, 4);
 FIELD_IS(mmsb_page_copy_t, device, 4, 4);
@@ -447,7 +454,9 @@ FIELD_IS(mmsb_device_info_t, multiprocessors, 168, 4);
 FIELD_IS(mmsb_device_info_t, numa_node, 172, 4);
 FIELD_IS(mmsb_device_info_t, ordered_memory, 176, 4);
 FIELD_IS(mmsb_device_info_t, managed_memory, 180, 4);
-FIELD_IS(mmsb_device_info_t, reserved, 184, 32);
+FIELD_IS(mmsb_device_info_t, managed_hints, 184, 4);
+FIELD_IS(mmsb_device_info_t, reserved_word, 188, 4);
+FIELD_IS(mmsb_device_info_t, reserved, 192, 24);
 
 SIZE_IS(mmsb_device_memory_t, 96);
 FIELD_IS(mmsb_device_memory_t, struct_size, 0, 4);
@@ -625,6 +634,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_ADOPT_OPTIONS, sizeof(mmsb_adopt_options_t)},
     {MMSB_STRUCT_PAGE_INFO, sizeof(mmsb_page_info_t)},
     {MMSB_STRUCT_PAGE_RANGE, sizeof(mmsb_page_range_t)},
+    {MMSB_STRUCT_PAGE_ADVICE, sizeof(mmsb_page_advice_t)},
     {MMSB_STRUCT_PAGE_COPY, sizeof(mmsb_page_copy_t)},
     {MMSB_STRUCT_SYNC_STATS, sizeof(mmsb_sync_stats_t)},
     {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
@@ -771,6 +781,9 @@ static const char *const interface_calls[] = {
     "mmsb_context_sync_drain",
     "mmsb_context_prefetch",
     "mmsb_context_prefetch_start",
+    "mmsb_page_advise",
+    "mmsb_page_advice",
+    "mmsb_prefetch_distance",
     "mmsb_page_copies",
     "mmsb_context_device_pages",
     "mmsb_page_host_copy_drop",

@@ -223,6 +223,71 @@ static void tickets_queue_and_registry(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+static void unified_pages_are_prefetched_and_advised(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = MMSB_LOCATION_UNIFIED;
+    mmsb_page_t page, other = new_page(context, 100);
+    CHECK_OK(mmsb_page_create(context, 10000, &options, &page));
+    CHECK_OK(mmsb_page_write(page, 0, "unified", 7));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 1));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_HOST, 0));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_BOTH, 9));
+    CHECK_STATUS(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 9), MMSB_E_NO_DEVICE);
+    uint8_t got[7];
+    CHECK_OK(mmsb_page_read(page, 0, got, 7));
+    CHECK(memcmp(got, "unified", 7) == 0);
+
+    mmsb_page_advice_t advice, told;
+    mmsb_page_advice_init(&advice);
+    mmsb_page_advice_init(&told);
+    CHECK(advice.preferred == MMSB_DEVICE_NONE && advice.read_mostly == 0);
+    advice.preferred = 1;
+    advice.read_mostly = 1;
+    CHECK_OK(mmsb_page_advise(page, &advice));
+    CHECK_OK(mmsb_page_resize(page, 1 << 20));
+    CHECK_OK(mmsb_page_advice(page, &told));
+    CHECK(told.preferred == 1 && told.read_mostly == 1);
+    advice.preferred = MMSB_DEVICE_HOST;
+    CHECK_OK(mmsb_page_advise(page, &advice));
+    advice.preferred = 2;
+    CHECK_STATUS(mmsb_page_advise(page, &advice), MMSB_E_NO_DEVICE);
+    advice.preferred = -3;
+    CHECK_STATUS(mmsb_page_advise(page, &advice), MMSB_E_INVALID_ARGUMENT);
+    advice.preferred = 0;
+    advice.read_mostly = 2;
+    CHECK_STATUS(mmsb_page_advise(page, &advice), MMSB_E_INVALID_ARGUMENT);
+    advice.read_mostly = 0;
+    advice.reserved_word = 1;
+    CHECK_STATUS(mmsb_page_advise(page, &advice), MMSB_E_STRUCT_VERSION);
+    CHECK_STATUS(mmsb_page_advice(page, &advice), MMSB_E_STRUCT_VERSION);
+    CHECK_OK(mmsb_page_advice(page, &told));
+    CHECK(told.preferred == MMSB_DEVICE_HOST && told.read_mostly == 1);
+    CHECK_STATUS(mmsb_page_advice(page, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_OK(mmsb_page_advise(page, NULL));
+    CHECK_OK(mmsb_page_advice(page, &told));
+    CHECK(told.preferred == MMSB_DEVICE_NONE && told.read_mostly == 0);
+    CHECK_STATUS(mmsb_page_advise(other, NULL), MMSB_E_UNSUPPORTED);
+    CHECK_STATUS(mmsb_page_advice(other, &told), MMSB_E_UNSUPPORTED);
+    CHECK_STATUS(mmsb_page_advise(context, NULL), MMSB_E_INVALID_HANDLE);
+    CHECK_OK(mmsb_page_destroy(page));
+    CHECK_STATUS(mmsb_page_advise(page, NULL), MMSB_E_STALE_HANDLE);
+    CHECK_OK(mmsb_context_destroy(context));
+
+    uint32_t distance;
+    const uint64_t latencies[] = {1, 1000001, 400000};
+    CHECK_OK(mmsb_prefetch_distance(NULL, 0, &distance));
+    CHECK_EQUAL(distance, 4);
+    CHECK_OK(mmsb_prefetch_distance(latencies, 2, &distance));
+    CHECK_EQUAL(distance, 8);
+    CHECK_OK(mmsb_prefetch_distance(latencies, 1, &distance));
+    CHECK_EQUAL(distance, 2);
+    CHECK_STATUS(mmsb_prefetch_distance(NULL, 1, &distance), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_prefetch_distance(latencies, 2, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_prefetch_distance(latencies, SIZE_MAX, &distance), MMSB_E_INVALID_SIZE);
+}
+
 int main(void) {
     folder_make();
     RUN(newer_ranges_move);
@@ -231,6 +296,7 @@ int main(void) {
     RUN(a_group_rolls_back);
     RUN_IN_FOLDER(saves_and_journals);
     RUN(tickets_queue_and_registry);
+    RUN(unified_pages_are_prefetched_and_advised);
     folder_end();
     return check_report();
 }

@@ -4,7 +4,7 @@ module DeviceSync
 using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
 using ..MMSB: destroy_ticket, record_stream
 using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, call, check, error_type, fill_reference, get_page, initialised, list_pointer
-using ..MMSB: move_page!, moving_many, nanoseconds, placement, reject, run_work, start, syncing_many, with_fields
+using ..MMSB: move_page!, moving_many, nanoseconds, on_cpu_only, placement, reject, run_work, start, syncing_many, with_fields
 using ..MMSB.LibMMSB
 import ..MMSB: handle, owner
 
@@ -20,10 +20,8 @@ stays(page, location) = page.location in (location, UNIFIED_LOCATION)
 # A page that is on a device stays on it.
 device_of(page, device) = page.location == GPU_LOCATION ? page.device : device
 
-# In the second run of fallback_to_cpu.
-stays_on_cpu() = first(placement(GPU_LOCATION, 0)) == Int32(CPU_LOCATION)
 syncing(pages, direction, device, result) =
-    stays_on_cpu() ? moving_many(pages, GPU_LOCATION, device, result) : syncing_many(pages, direction, device, result)
+    on_cpu_only() ? moving_many(pages, GPU_LOCATION, device, result) : syncing_many(pages, direction, device, result)
 
 const WINS = Dict(nothing => 0, :host => MMSB_SYNC_HOST_WINS, :gpu => MMSB_SYNC_DEVICE_WINS)
 const DIRECTIONS = Dict(:gpu => MMSB_SYNC_TO_DEVICE, :host => MMSB_SYNC_TO_HOST, :both => MMSB_SYNC_BOTH)
@@ -44,7 +42,7 @@ addresses at once; `nothing`: that throws.
 """
 function sync_page!(page::Page, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing)
     chosen = direction_of(direction, wins)
-    stays_on_cpu() ? move_page!(page, GPU_LOCATION, device) : call(mmsb_page_sync, page, chosen, device)
+    on_cpu_only() ? move_page!(page, GPU_LOCATION, device) : call(mmsb_page_sync, page, chosen, device)
     return page
 end
 
@@ -146,18 +144,17 @@ end
     sync_page_to_gpu!(page; device = 0)
 
 Moves the page to a device, or what is newer on the host where it is on one. Its memory stays as its copy on the host. A page in
-managed memory stays there, because devices can access it.
+unified memory is prefetched.
 """
-sync_page_to_gpu!(page::Page; device::Integer = 0) =
-    page.location == UNIFIED_LOCATION ? page : sync_page!(page, :gpu; device = device_of(page, device))
+sync_page_to_gpu!(page::Page; device::Integer = 0) = sync_page!(page, :gpu; device = device_of(page, device))
 
 """
     sync_page_to_cpu!(page)
 
-Moves the page to the host: of one that has a copy there, what is newer on the device. A page in managed memory stays there,
-because the host can access it.
+Moves the page to the host: of one that has a copy there, what is newer on the device. A page in unified memory is prefetched.
 """
-sync_page_to_cpu!(page::Page) = stays(page, CPU_LOCATION) ? page : move_page!(page, CPU_LOCATION, 0)
+sync_page_to_cpu!(page::Page) =
+    page.location == UNIFIED_LOCATION ? sync_page!(page, :host) : move_page!(page, CPU_LOCATION, 0)
 
 """
     sync_bidirectional!(a, b; device = 0)
@@ -208,8 +205,8 @@ function batch_sync_to_gpu!(
     pages::AbstractVector{Page}; device::Integer = 0, timeout::Union{Real,Nothing} = nothing,
 )
     for number in unique(device_of(page, device) for page in pages)
-        going = Page[page for page in pages if page.location != UNIFIED_LOCATION && device_of(page, device) == number]
-        isempty(going) || run_work(syncing(going, MMSB_SYNC_TO_DEVICE, number, pages), timeout)
+        going = Page[page for page in pages if device_of(page, device) == number]
+        run_work(syncing(going, MMSB_SYNC_TO_DEVICE, number, pages), timeout)
     end
     return pages
 end
@@ -217,11 +214,16 @@ end
 """
     batch_sync_to_cpu!(pages; timeout = nothing)
 
-Moves many pages to the host in one call. Throws if a page cannot move; each page has then moved completely or not at all.
-`timeout`: as for `migrate_pages!`.
+Moves many pages to the host in one call; those in unified memory are prefetched. Throws if a page cannot move; each page has
+then moved completely or not at all. `timeout`: as for `migrate_pages!`.
 """
-batch_sync_to_cpu!(pages::AbstractVector{Page}; timeout::Union{Real,Nothing} = nothing) =
-    move_many!(pages, CPU_LOCATION, 0, timeout)
+function batch_sync_to_cpu!(pages::AbstractVector{Page}; timeout::Union{Real,Nothing} = nothing)
+    unified = Page[page for page in pages if page.location == UNIFIED_LOCATION]
+    isempty(unified) || run_work(syncing(unified, MMSB_SYNC_TO_HOST, 0, pages), timeout)
+    moving = Page[page for page in pages if !stays(page, CPU_LOCATION)]
+    isempty(moving) || run_work(moving_many(moving, CPU_LOCATION, 0, pages), timeout)
+    return pages
+end
 
 """
     prefetch_pages_to_gpu!(state, ids; device = 0, timeout = nothing)
@@ -232,12 +234,6 @@ Moves the pages with these ids, or these pages, to a device and returns them. Id
 function prefetch_pages_to_gpu!(state::MMSBState, ids; device::Integer = 0, timeout::Union{Real,Nothing} = nothing)
     found = (get_page(state, id) for id in ids)
     return batch_sync_to_gpu!(Page[page for page in found if page !== nothing]; device = device, timeout = timeout)
-end
-
-function move_many!(pages, location, device, timeout)
-    moving = Page[page for page in pages if !stays(page, location)]
-    isempty(moving) || run_work(moving_many(moving, location, device, pages), timeout)
-    return pages
 end
 
 "Calls f on a ticket and gives it back, without waiting for its work."

@@ -1,10 +1,16 @@
-"A pool of device memory in slabs."
+"A pool of device memory in slabs, and pages in unified memory, which the driver moves between the host and devices."
 module UnifiedMemory
 
-using ..MMSB: DeviceBlock, DeviceRuntime, DeviceStream, MMSBState
-using ..MMSB: allocate_block!, create_runtime!, free_block!, get_runtime_statistics, open_stream!, trim_memory!
+using ..MMSB: DeviceBlock, DeviceRuntime, DeviceStream, MMSBState, Page, UNIFIED_LOCATION, UnsupportedLocationError
+using ..MMSB: allocate_block!, call, check, create_runtime!, free_block!, get_devices, get_runtime_statistics
+using ..MMSB: initialised, move_page!, on_cpu_only, open_stream!, trim_memory!, with_fields
+using ..MMSB.LibMMSB
+using ..MMSB.PageAllocator: create_page!
 
 export GPUMemoryPool, allocate_from_pool, deallocate_to_pool, get_pool_stats
+export adaptive_prefetch_distance, convert_to_unified!, create_unified_page!, disable_read_mostly_hint!
+export enable_read_mostly_hint!, get_page_advice, is_unified_memory_available, prefetch_unified_to_cpu!, prefetch_unified_to_gpu!
+export set_preferred_location!
 
 """
     GPUMemoryPool(state; device = 0)
@@ -94,5 +100,128 @@ function Base.close(pool::GPUMemoryPool)
     pool.owns_state && close(pool.state)
     return nothing
 end
+
+"""
+    is_unified_memory_available()::Bool
+    is_unified_memory_available(state)::Bool
+
+Whether a device has unified memory that the host uses at the same time: of the driver's, those of compute capability 6.0 and
+newer can. With a state, of that state's devices, which may be simulated.
+"""
+function is_unified_memory_available()
+    state = MMSBState()
+    try
+        return is_unified_memory_available(state)
+    finally
+        close(state)
+    end
+end
+function is_unified_memory_available(state::MMSBState)
+    try
+        return any(device -> device.managed_memory && device.compute_capability >= v"6.0", get_devices(state))
+    catch e
+        e isa UnsupportedLocationError || rethrow() # there is no device
+        return false
+    end
+end
+
+"""
+    create_unified_page!(state, size)
+
+Creates a page in unified memory. Options as for `create_page!`.
+"""
+create_unified_page!(state::MMSBState, size::Integer; options...) = create_page!(state, size, UNIFIED_LOCATION; options...)
+
+"""
+    convert_to_unified!(page; device = 0)
+
+Moves the page into unified memory of a device; does nothing if it is there.
+"""
+convert_to_unified!(page::Page; device::Integer = 0) =
+    page.location == UNIFIED_LOCATION ? page : move_page!(page, UNIFIED_LOCATION, device)
+
+"""
+    prefetch_unified_to_gpu!(page, device = 0)
+    prefetch_unified_to_cpu!(page)
+
+Moves the memory of a unified page to a device, or to the host, before it is used there, and returns when it is there. Throws an
+`UnsupportedLocationError` where the page is not in unified memory.
+"""
+prefetch_unified_to_gpu!(page::Page, device::Integer = 0) = prefetch(page, MMSB_SYNC_TO_DEVICE, device)
+
+@doc (@doc prefetch_unified_to_gpu!) prefetch_unified_to_cpu!(page::Page) = prefetch(page, MMSB_SYNC_TO_HOST, 0)
+
+function prefetch(page, direction, device)
+    on_cpu_only() && return page
+    advice_of(page) # throws for pages elsewhere
+    call(mmsb_page_sync, page, direction, device)
+    return page
+end
+
+"""
+    adaptive_prefetch_distance(latencies_ns)::Int
+
+How many pages to prefetch ahead, by the times in nanoseconds that the last accesses took: 4 without any; with a mean above 1 ms
+16, above 500 µs 8, above 100 µs 4, else 2.
+"""
+function adaptive_prefetch_distance(latencies_ns)
+    latencies = UInt64[latency for latency in latencies_ns]
+    distance = Ref{UInt32}()
+    check(mmsb_prefetch_distance(latencies, length(latencies), distance))
+    return Int(distance[])
+end
+
+function advice_of(page)
+    advice = initialised(mmsb_page_advice_t, mmsb_page_advice_init)
+    call(mmsb_page_advice, page, advice)
+    return advice
+end
+
+function advise!(page; changes...)
+    on_cpu_only() && return page
+    advice = advice_of(page)
+    advice[] = with_fields(advice[], values(changes))
+    call(mmsb_page_advise, page, advice)
+    return page
+end
+
+"""
+    get_page_advice(page)
+
+What the driver was told of the use of a unified page: `preferred` (a device, `:cpu` or `nothing`) and `read_mostly`.
+"""
+function get_page_advice(page::Page)
+    advice = advice_of(page)[]
+    preferred = advice.preferred
+    return (
+        preferred = preferred == MMSB_DEVICE_NONE ? nothing : preferred == MMSB_DEVICE_HOST ? :cpu : Int(preferred),
+        read_mostly = advice.read_mostly == 1,
+    )
+end
+
+"""
+    set_preferred_location!(page, device)
+
+Tells the driver where the memory of a unified page stays while others reach it there: on a device, on the host (`:cpu`), or
+nowhere (`nothing`). The advice stays through `resize_page!`, and ends when the page moves to another location.
+"""
+set_preferred_location!(page::Page, device::Integer) = advise!(page; preferred = preferred_device(device))
+set_preferred_location!(page::Page, ::Nothing) = advise!(page; preferred = MMSB_DEVICE_NONE)
+set_preferred_location!(page::Page, place::Symbol) =
+    place === :cpu ? advise!(page; preferred = MMSB_DEVICE_HOST) :
+    throw(ArgumentError("$(repr(place)) is not a device; it is a number, :cpu or nothing"))
+
+preferred_device(device) = device < 0 ? throw(ArgumentError("device $device is negative")) : Int32(device)
+
+"""
+    enable_read_mostly_hint!(page)
+    disable_read_mostly_hint!(page)
+
+Tells the driver that a unified page is mostly read, so that who reads gets a copy, which ends with the next write; or that it is
+not any more.
+"""
+enable_read_mostly_hint!(page::Page) = advise!(page; read_mostly = Int32(1))
+
+@doc (@doc enable_read_mostly_hint!) disable_read_mostly_hint!(page::Page) = advise!(page; read_mostly = Int32(0))
 
 end

@@ -54,6 +54,8 @@ const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_KIND_TENSOR = Int32(10)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
+const MMSB_DEVICE_HOST = Int32(-1)
+const MMSB_DEVICE_NONE = Int32(-2)
 const MMSB_LOCATION_CPU = Int32(0)
 const MMSB_LOCATION_GPU = Int32(1)
 const MMSB_LOCATION_UNIFIED = Int32(2)
@@ -119,6 +121,7 @@ const MMSB_STRUCT_PAGE_COPY = Int32(47)
 const MMSB_STRUCT_SYNC_STATS = Int32(48)
 const MMSB_STRUCT_TENSOR_OPTIONS = Int32(49)
 const MMSB_STRUCT_TENSOR_INFO = Int32(50)
+const MMSB_STRUCT_PAGE_ADVICE = Int32(51)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
@@ -184,7 +187,6 @@ const MMSB_STORE_WRITE = Int32(0)
 const MMSB_STORE_READ = Int32(1)
 const MMSB_STORE_BRANCH = Int32(2)
 const MMSB_STORE_FOLLOW = Int32(3)
-const MMSB_DEVICE_HOST = Int32(-1)
 const MMSB_PATH_UNKNOWN = Int32(-1)
 const MMSB_PATH_SAME_BOARD = Int32(0)
 const MMSB_PATH_ONE_SWITCH = Int32(10)
@@ -368,6 +370,14 @@ struct mmsb_page_range_t
     offset::UInt64
     length::UInt64
     buffer::Ptr{Cvoid}
+end
+
+struct mmsb_page_advice_t
+    struct_size::UInt32
+    preferred::Int32
+    read_mostly::Int32
+    reserved_word::UInt32
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_page_copy_t
@@ -705,7 +715,9 @@ struct mmsb_device_info_t
     numa_node::Int32
     ordered_memory::Int32
     managed_memory::Int32
-    reserved::NTuple{4,UInt64}
+    managed_hints::Int32
+    reserved_word::Int32
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_device_memory_t
@@ -895,6 +907,7 @@ const STRUCTS = (
     MMSB_STRUCT_ADOPT_OPTIONS => mmsb_adopt_options_t,
     MMSB_STRUCT_PAGE_INFO => mmsb_page_info_t,
     MMSB_STRUCT_PAGE_RANGE => mmsb_page_range_t,
+    MMSB_STRUCT_PAGE_ADVICE => mmsb_page_advice_t,
     MMSB_STRUCT_PAGE_COPY => mmsb_page_copy_t,
     MMSB_STRUCT_SYNC_STATS => mmsb_sync_stats_t,
     MMSB_STRUCT_RUN => mmsb_run_t,
@@ -1144,6 +1157,15 @@ mmsb_context_prefetch_start(context, ids, count, device, work, ticket) =
     @ccall libmmsb.mmsb_context_prefetch_start(
         context::mmsb_context_t, ids::Ptr{UInt64}, count::Csize_t, device::Int32, work::Ptr{mmsb_work_options_t},
         ticket::Ptr{mmsb_ticket_t}
+    )::mmsb_status_t
+mmsb_page_advice_init(advice) = @ccall libmmsb.mmsb_page_advice_init(advice::Ptr{mmsb_page_advice_t})::Cvoid
+mmsb_page_advise(page, advice) =
+    @ccall libmmsb.mmsb_page_advise(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
+mmsb_page_advice(page, advice) =
+    @ccall libmmsb.mmsb_page_advice(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
+mmsb_prefetch_distance(latencies_ns, count, distance) =
+    @ccall libmmsb.mmsb_prefetch_distance(
+        latencies_ns::Ptr{UInt64}, count::Csize_t, distance::Ptr{UInt32}
     )::mmsb_status_t
 mmsb_page_copies(page, copies, capacity, count) =
     @ccall libmmsb.mmsb_page_copies(

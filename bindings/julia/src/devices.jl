@@ -5,7 +5,7 @@
 
 The driver's devices, or simulated ones if the state asked for them: for each its `ordinal`, `name`, `simulated`, `bytes`,
 `free_bytes`, `compute_capability`, `multiprocessors`, `numa_node` (-1 = not known), `pci`, `ordered_memory` (runtimes can be
-created) and `managed_memory` (unified pages can lie there).
+created), `managed_memory` (unified pages can lie there) and `managed_hints` (they are prefetched and take advice).
 """
 get_devices(state::MMSBState) = map(fill_list(mmsb_device_info_t, mmsb_device_list, state)) do info
     (
@@ -13,6 +13,7 @@ get_devices(state::MMSBState) = map(fill_list(mmsb_device_info_t, mmsb_device_li
         free_bytes = Int(info.free_bytes), compute_capability = VersionNumber(info.major, info.minor),
         multiprocessors = Int(info.multiprocessors), numa_node = Int(info.numa_node), pci = text_of(info.pci),
         ordered_memory = info.ordered_memory == 1, managed_memory = info.managed_memory == 1,
+        managed_hints = info.managed_hints == 1,
     )
 end
 

@@ -17,7 +17,9 @@ const CPU_ONLY = :MMSB_pages_stay_on_the_cpu
 
 "Location and device as the library takes them. In the second run of fallback_to_cpu, device locations become the CPU."
 placement(location::PageLocation, device::Integer) =
-    on_device(location) && get(task_local_storage(), CPU_ONLY, false) ? (Int32(CPU_LOCATION), 0) : (Int32(location), device)
+    on_device(location) && on_cpu_only() ? (Int32(CPU_LOCATION), 0) : (Int32(location), device)
+
+on_cpu_only() = get(task_local_storage(), CPU_ONLY, false)
 
 "Id of a page, unique in its state."
 const PageID = UInt64

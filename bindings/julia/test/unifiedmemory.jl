@@ -42,3 +42,58 @@ end
     end
     @test fails(() -> GPUMemoryPool(; simulate = :always, device = 3), UnsupportedLocationError, 41)
 end
+
+@testset "unified pages are prefetched and advised" begin
+    MMSBState(; simulate = :always, simulated_devices = 2) do state
+        @test is_unified_memory_available(state)
+        page = create_unified_page!(state, 100_000)
+        @test page.location == UNIFIED_LOCATION
+        write_page!(page, b"unified")
+        for prefetched in (
+            prefetch_unified_to_gpu!(page), prefetch_unified_to_gpu!(page, 1), prefetch_unified_to_cpu!(page),
+            sync_page_to_gpu!(page), sync_page_to_cpu!(page), only(batch_sync_to_gpu!([page])), only(batch_sync_to_cpu!([page])),
+        )
+            @test prefetched == page && page.location == UNIFIED_LOCATION && read_page(page, 1:7) == b"unified"
+        end
+        @test fails(() -> prefetch_unified_to_gpu!(page, 2), UnsupportedLocationError, 41)
+        @test get_page_advice(page) == (preferred = nothing, read_mostly = false)
+        @test set_preferred_location!(page, 1) == enable_read_mostly_hint!(page) == page
+        @test get_page_advice(page) == (preferred = 1, read_mostly = true)
+        resize_page!(state, page.id, 3_000_000)
+        @test set_preferred_location!(page, :cpu) == page && get_page_advice(page) == (preferred = :cpu, read_mostly = true)
+        @test disable_read_mostly_hint!(page) == set_preferred_location!(page, nothing) == page
+        @test get_page_advice(page) == (preferred = nothing, read_mostly = false)
+        @test thrown(() -> set_preferred_location!(page, :gpu)) isa ArgumentError
+        @test thrown(() -> set_preferred_location!(page, -1)) isa ArgumentError
+        @test fails(() -> set_preferred_location!(page, 2), UnsupportedLocationError, 41)
+
+        for location in (CPU_LOCATION, GPU_LOCATION, PINNED_LOCATION, DISK_LOCATION)
+            other = create_page!(state, 10, location)
+            write_page!(other, b"0123456789")
+            for f in (
+                prefetch_unified_to_gpu!, prefetch_unified_to_cpu!, get_page_advice, enable_read_mostly_hint!,
+                disable_read_mostly_hint!, page -> set_preferred_location!(page, 0),
+            )
+                @test fails(() -> f(other), UnsupportedLocationError, 40)
+            end
+            @test convert_to_unified!(other) == convert_to_unified!(other) == other
+            @test other.location == UNIFIED_LOCATION && read_page(other) == b"0123456789"
+            @test prefetch_unified_to_gpu!(other) == other
+        end
+        two = create_page!(state, 10, GPU_LOCATION)
+        @test convert_to_unified!(two; device = 1).device == 1
+    end
+    MMSBState() do state
+        @test is_unified_memory_available() == is_unified_memory_available(state)
+        has_gpu_support() || @test !is_unified_memory_available()
+    end
+end
+
+@testset "how far to prefetch" begin
+    for (latencies, distance) in (
+        Int[] => 4, [50_000] => 2, [100_000] => 2, [100_001] => 4, [500_001, 500_001] => 8, [1, 2_000_001] => 16,
+        [typemax(UInt64), typemax(UInt64)] => 16, (l for l in 1:3) => 2,
+    )
+        @test adaptive_prefetch_distance(latencies) === distance
+    end
+end

@@ -43,7 +43,7 @@ def test_devices_are_listed(sim: mmsb.Context) -> None:
     assert isinstance(first, mmsb.Device)
     assert (first.ordinal, second.ordinal) == (0, 1)
     assert first.name == "simulated device 0"
-    assert first.simulated and first.ordered_memory and first.managed_memory
+    assert first.simulated and first.ordered_memory and first.managed_memory and first.managed_hints
     assert first.pci == "" and first.numa_node is None
     assert len(first.uuid) == 16 and first.uuid != second.uuid
     assert first.bytes == first.free_bytes == 64 << 20

@@ -96,3 +96,39 @@ def test_pages_wait_for_their_sync(devices: mmsb.Context) -> None:
     assert devices.drain_syncs(timeout=60) == 3
     assert devices.sync_stats().queued == 0 and devices.drain_syncs() == 0
     assert [page.location for page in pages[:3]] == ["gpu"] * 3
+
+
+def test_unified_pages_are_prefetched_and_advised(devices: mmsb.Context) -> None:
+    assert devices.devices()[0].managed_hints
+    page = devices.create_page(100_000, location="unified")
+    page.write(0, b"unified")
+    for direction, device in (("device", 0), ("device", 1), ("host", 0), ("both", 0)):
+        page.sync(direction, device)
+        assert page.location == "unified" and page.read(0, 7) == b"unified"
+    assert devices.prefetch([page.id, 12345], 1) == 1
+    with pytest.raises(mmsb.NoDeviceError):
+        page.sync("device", 2)
+    assert page.advice == mmsb.PageAdvice() == (None, False)
+    page.advise(1, read_mostly=True)
+    page.resize(3_000_000)
+    assert page.advice == (1, True)
+    page.advise("host")
+    assert page.advice == ("host", False)
+    page.advise()
+    assert page.advice == (None, False)
+    for wrong in ("gpu", -1, -2):
+        with pytest.raises(mmsb.InvalidArgumentError, match=r"not a device, 'host' or None"):
+            page.advise(wrong)
+    with pytest.raises(mmsb.NoDeviceError):
+        page.advise(2)
+    other = devices.create_page(10)
+    for call in (other.advise, lambda: other.advice):
+        with pytest.raises(mmsb.UnsupportedError, match="is not in managed memory"):
+            call()
+
+
+def test_how_far_to_prefetch() -> None:
+    for latencies, distance in (
+        ([], 4), ([50_000], 2), ([100_001], 4), ([500_001] * 2, 8), ([1, 2_000_001], 16), ([2**64 - 1] * 2, 16),
+    ):  # fmt: skip
+        assert mmsb.prefetch_distance(latencies) == distance

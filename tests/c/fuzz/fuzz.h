@@ -259,6 +259,7 @@ void fuzz_sync(void);
 void fuzz_sync_many(void);
 void fuzz_syncs_that_wait(void);
 void fuzz_host_copy(void);
+void fuzz_advice(void);
 void fuzz_host_copy_drop(void);
 /* contexts.c */
 void fuzz_context(void);

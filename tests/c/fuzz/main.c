@@ -71,7 +71,7 @@ static const struct {
     {fuzz_device, 1},         {fuzz_library, 3},     {fuzz_snapshot, 1},    {fuzz_journal, 1},    {fuzz_snapshot_file, 1},
     {fuzz_forms, 1},          {fuzz_groups, 4},      {fuzz_resize_many, 3}, {fuzz_commands, 3},   {fuzz_tensor, 3},
     {fuzz_kernels, 1},        {fuzz_two_pages, 4},   {fuzz_sync, 6},        {fuzz_sync_many, 3},  {fuzz_syncs_that_wait, 4},
-    {fuzz_host_copy, 6},
+    {fuzz_host_copy, 6},      {fuzz_advice, 2},
 };
 
 enum { OPERATIONS = sizeof operations / sizeof operations[0] };

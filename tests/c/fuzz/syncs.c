@@ -19,7 +19,8 @@ static int moves(const page_t *page, int direction) {
 static int wrong_with(const page_t *page, int direction, int32_t device, mmsb_status_t *code) {
     int wrong = 0;
     *code = MMSB_OK;
-    if (device != 0 && direction & MMSB_SYNC_TO_DEVICE && page->location != MMSB_LOCATION_UNIFIED) {
+    int both = (direction & MMSB_SYNC_BOTH) == MMSB_SYNC_BOTH; /* which does nothing to a page with one memory */
+    if (device != 0 && direction & MMSB_SYNC_TO_DEVICE && !(both && page->location == MMSB_LOCATION_UNIFIED)) {
         *code = MMSB_E_NO_DEVICE;
         wrong++;
     } else if (!moves(page, direction)) {
@@ -539,5 +540,37 @@ void end_host_pins(page_t *page) {
             page->pins[mode]--;
             page->host_pins[mode]--;
         }
+    }
+}
+
+/* What the driver is told of the use of a page is told for pages in managed memory only. */
+void fuzz_advice(void) {
+    pick_t target = pick_page(8);
+    page_t *page = target.page;
+    int unified = page != NULL && page->location == MMSB_LOCATION_UNIFIED;
+    mmsb_status_t code = page == NULL ? target.code : unified ? MMSB_OK : MMSB_E_UNSUPPORTED;
+    mmsb_page_advice_t advice, told;
+    mmsb_page_advice_init(&advice);
+    mmsb_page_advice_init(&told);
+    advice.preferred = (int32_t)below(3) - 2;
+    advice.read_mostly = (int32_t)below(2);
+    int nothing = chance(10), wrong = chance(10);
+    if (wrong && !nothing) {
+        advice.preferred = below(2) ? -3 : advice.preferred;
+        advice.read_mostly = advice.preferred == -3 ? 0 : 2;
+        CALL(mmsb_page_advise(target.handle, &advice), MMSB_E_INVALID_ARGUMENT);
+    } else if (unified && wrong) {
+        advice.preferred = no_device();
+        CALL(mmsb_page_advise(target.handle, &advice), MMSB_E_NO_DEVICE);
+    } else if (CALL(mmsb_page_advise(target.handle, nothing ? NULL : &advice), code) == MMSB_OK) {
+        CALL(mmsb_page_advice(target.handle, &told), MMSB_OK);
+        SAME(told.preferred, nothing ? MMSB_DEVICE_NONE : advice.preferred);
+        SAME(told.read_mostly, nothing ? 0 : advice.read_mostly);
+    } else {
+        CALL(mmsb_page_advice(target.handle, &told), code);
+    }
+    if (page != NULL) {
+        check_version(page, STAYS);
+        check_page(page);
     }
 }

@@ -84,11 +84,12 @@ from .library import (
     log_configure,
     log_read,
     memory_usage,
+    prefetch_distance,
     shutdown,
     version,
 )
 from .metadata import Metadata
-from .page import Difference, Page, PageArray, PageCopy, PageInfo
+from .page import Difference, Page, PageAdvice, PageArray, PageCopy, PageInfo
 from .snapshot import Change, SaveStats, Snapshot, SnapshotPage, compact, compact_start, diff, diff_start, verify, verify_start
 from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
@@ -150,6 +151,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfRangeError",
     "Page",
+    "PageAdvice",
     "PageArray",
     "PageCopy",
     "PageInfo",
@@ -194,6 +196,7 @@ __all__ = [
     "log_read",
     "memory_usage",
     "open",
+    "prefetch_distance",
     "shutdown",
     "store_points",
     "telemetry",

@@ -63,6 +63,8 @@ KIND_DELTA = 4
 KIND_MEMORY = 5
 KIND_TENSOR = 10
 LOCATION_DEFAULT = -1
+DEVICE_HOST = -1
+DEVICE_NONE = -2
 LOCATION_CPU = 0
 LOCATION_GPU = 1
 LOCATION_UNIFIED = 2
@@ -128,6 +130,7 @@ STRUCT_PAGE_COPY = 47
 STRUCT_SYNC_STATS = 48
 STRUCT_TENSOR_OPTIONS = 49
 STRUCT_TENSOR_INFO = 50
+STRUCT_PAGE_ADVICE = 51
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
@@ -193,7 +196,6 @@ STORE_WRITE = 0
 STORE_READ = 1
 STORE_BRANCH = 2
 STORE_FOLLOW = 3
-DEVICE_HOST = -1
 PATH_UNKNOWN = -1
 PATH_SAME_BOARD = 0
 PATH_ONE_SWITCH = 10
@@ -328,7 +330,7 @@ PATH = {
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
-DEVICE = {"host": DEVICE_HOST}
+DEVICE = {"host": DEVICE_HOST, "none": DEVICE_NONE}
 SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
@@ -512,6 +514,16 @@ class PageRange(ctypes.Structure):
         ("offset", c_uint64),
         ("length", c_uint64),
         ("buffer", c_void_p),
+    )
+
+
+class PageAdvice(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("preferred", c_int32),
+        ("read_mostly", c_int32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 2),
     )
 
 
@@ -899,7 +911,9 @@ class DeviceInfo(ctypes.Structure):
         ("numa_node", c_int32),
         ("ordered_memory", c_int32),
         ("managed_memory", c_int32),
-        ("reserved", c_uint64 * 4),
+        ("managed_hints", c_int32),
+        ("reserved_word", c_int32),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -1121,6 +1135,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ADOPT_OPTIONS: AdoptOptions,
     STRUCT_PAGE_INFO: PageInfo,
     STRUCT_PAGE_RANGE: PageRange,
+    STRUCT_PAGE_ADVICE: PageAdvice,
     STRUCT_PAGE_COPY: PageCopy,
     STRUCT_SYNC_STATS: SyncStats,
     STRUCT_RUN: Run,
@@ -1263,6 +1278,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_context_sync_drain": (c_int32, (c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_context_prefetch": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_context_prefetch_start": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
+    "mmsb_page_advice_init": (None, (POINTER(PageAdvice),)),
+    "mmsb_page_advise": (c_int32, (c_uint64, POINTER(PageAdvice))),
+    "mmsb_page_advice": (c_int32, (c_uint64, POINTER(PageAdvice))),
+    "mmsb_prefetch_distance": (c_int32, (c_void_p, c_size_t, POINTER(c_uint32))),
     "mmsb_page_copies": (c_int32, (c_uint64, POINTER(PageCopy), c_size_t, POINTER(c_size_t))),
     "mmsb_context_device_pages": (c_int32, (c_uint64, c_int32, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_host_copy_drop": (c_int32, (c_uint64,)),

@@ -46,9 +46,10 @@ class Device(NamedTuple):
     multiprocessors: int
     #: The host's NUMA node nearest to the device; None if it is not known.
     numa_node: int | None
-    #: Whether runtimes can be created, and whether unified pages can lie there.
+    #: Whether runtimes can be created, whether unified pages can lie there, and whether they are prefetched and take advice.
     ordered_memory: bool
     managed_memory: bool
+    managed_hints: bool
 
 
 class RuntimeStats(NamedTuple):
@@ -165,6 +166,7 @@ def device_of(info: _abi.DeviceInfo) -> Device:
         None if info.numa_node < 0 else info.numa_node,
         bool(info.ordered_memory),
         bool(info.managed_memory),
+        bool(info.managed_hints),
     )
 
 

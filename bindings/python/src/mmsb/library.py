@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import _abi
-from ._convert import new_bytes, signed, unsigned
+from ._convert import new_bytes, signed, unsigned, words
 from ._ffi import as_record, check, lib, sized, value_of
 
 
@@ -56,6 +57,14 @@ def checksum_join(first: int, second: int, second_bytes: int) -> int:
     """The CRC-32C of bytes that follow each other, from those of two parts: the second part has second_bytes bytes."""
     joined: int = lib.mmsb_checksum_join(unsigned(first, "first"), unsigned(second, "second"), unsigned(second_bytes, "bytes"))
     return joined
+
+
+def prefetch_distance(latencies_ns: Iterable[int]) -> int:
+    """How many unified pages to prefetch ahead, by the times that the last accesses took. See mmsb_prefetch_distance."""
+    latencies = words(list(latencies_ns), "latencies_ns")
+    distance = ctypes.c_uint32()
+    check(lib.mmsb_prefetch_distance(latencies.address, latencies.length // 8, distance))
+    return distance.value
 
 
 def build_info() -> str:

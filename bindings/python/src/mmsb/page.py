@@ -87,6 +87,17 @@ class PageCopy(NamedTuple):
     newer: int
 
 
+class PageAdvice(NamedTuple):
+    """What the driver was told of the use of a unified page.
+
+    preferred: a device, "host" or None: its memory stays there, and others reach it there. read_mostly: who reads gets a copy of
+    his own, which ends with the next write.
+    """
+
+    preferred: int | str | None = None
+    read_mostly: bool = False
+
+
 class Page:
     """A page of a context.
 
@@ -415,12 +426,37 @@ class Page:
     def sync(self, direction: str = "both", device: int = 0, *, wins: str | None = None) -> None:
         """Brings the page into step: "device", "host" or "both" say where its newer bytes go. See mmsb_page_sync.
 
-        A page on the host moves to the device and keeps a copy on the host. wins: "host" or "device", whose bytes go on where
-        both sides were written at once; None: that is a MismatchError.
+        A page on the host moves to the device and keeps a copy on the host; a unified page is prefetched to "device" or "host".
+        wins: "host" or "device", whose bytes go on where both sides were written at once; None: that is a MismatchError.
         """
         status = lib.mmsb_page_sync(self._handle, sync_of(direction, wins), signed(device, "device"))
         drop_released()
         self._check(status)
+
+    def advise(self, preferred: int | str | None = None, read_mostly: bool = False) -> None:
+        """Tells the driver of the use of a unified page, in the place of what it was told before. See PageAdvice.
+
+        It stays through a resize, and ends when the page moves to another location.
+        """
+        advice = _abi.PageAdvice()
+        lib.mmsb_page_advice_init(advice)
+        if preferred == "host":
+            advice.preferred = _abi.DEVICE_HOST
+        elif isinstance(preferred, str) or preferred is not None and signed(preferred, "preferred") < 0:
+            raise InvalidArgumentError(f"preferred is {preferred!r}, not a device, 'host' or None")
+        elif preferred is not None:
+            advice.preferred = preferred
+        advice.read_mostly = bool(read_mostly)
+        self._check(lib.mmsb_page_advise(self._handle, advice))
+
+    @property
+    def advice(self) -> PageAdvice:
+        """What the driver was told last of the use of a unified page."""
+        advice = _abi.PageAdvice()
+        lib.mmsb_page_advice_init(advice)
+        self._check(lib.mmsb_page_advice(self._handle, advice))
+        places = {_abi.DEVICE_NONE: None, _abi.DEVICE_HOST: "host"}
+        return PageAdvice(places.get(advice.preferred, advice.preferred), bool(advice.read_mostly))
 
     def copies(self) -> list[PageCopy]:
         """Where the page has its bytes: first where it lies, then its copy on the host, where it has one."""
