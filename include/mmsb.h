@@ -157,11 +157,11 @@ typedef int32_t mmsb_location_t;
 /* In the place of a device's number, where the comment of a function says so. */
 #define MMSB_DEVICE_HOST (-1)
 #define MMSB_DEVICE_NONE (-2)
-#define MMSB_LOCATION_CPU 0        /* host memory */
-#define MMSB_LOCATION_GPU 1        /* device memory that the host cannot access: its address is a device address */
-#define MMSB_LOCATION_UNIFIED 2    /* managed memory: the driver moves it between device and host; both use one address */
-#define MMSB_LOCATION_PINNED 3     /* host memory that devices can access; both use one address */
-#define MMSB_LOCATION_DISK 4       /* a file, mapped while the page is pinned */
+#define MMSB_LOCATION_CPU 0     /* host memory */
+#define MMSB_LOCATION_GPU 1     /* device memory that the host cannot access: its address is a device address */
+#define MMSB_LOCATION_UNIFIED 2 /* managed memory: the driver moves it between device and host; both use one address */
+#define MMSB_LOCATION_PINNED 3  /* host memory that devices can access; both use one address */
+#define MMSB_LOCATION_DISK 4    /* a file, mapped while the page is pinned */
 
 /* ------------------------------------------------------------------------------------------- library and errors ---- */
 

@@ -49,8 +49,8 @@ func (p *Page) CanPair() bool {
 
 // Sync brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are newer
 // on the device to the host, or both. Those of each device go together. A page without a copy on the host gets one where bytes
-// are to come there. Pages in managed memory are prefetched to the device, or to the host, where one direction is asked for. Pages
-// elsewhere are left alone. Each page has its error: its bytes are then where they were.
+// are to come there. Pages in managed memory are prefetched to the device, or to the host, where one direction is asked for.
+// Pages elsewhere are left alone. Each page has its error: its bytes are then where they were.
 func Sync(pages []*Page, direction Direction, device int32) (errs []error) {
 	errs = make([]error, len(pages))
 	if way := direction & (ToDevice | ToHost); way != ToDevice|ToHost {

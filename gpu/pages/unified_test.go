@@ -103,7 +103,8 @@ func TestAdviceStaysWithThePage(t *testing.T) {
 			require.Equal(w, want, residency.Advice{Preferred: int32(hints.Preferred), ReadMostly: hints.ReadMostly})
 		}
 		tells(handle, residency.NoAdvice)
-		for _, advice := range []residency.Advice{{1, true}, {abi.DeviceHost, false}, residency.NoAdvice, {0, true}} {
+		for _, advice := range []residency.Advice{{Preferred: 1, ReadMostly: true}, {Preferred: abi.DeviceHost},
+			residency.NoAdvice, {Preferred: 0, ReadMostly: true}} {
 			require.NoError(w, page.Advise(handle, advice))
 			tells(handle, advice)
 		}

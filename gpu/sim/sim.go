@@ -164,8 +164,8 @@ func (d *Driver) addDevice(ordinal int) error {
 	device.info = driver.Info{
 		Name: fmt.Sprintf("simulated device %d", ordinal), Ordinal: ordinal, Bytes: d.options.Memory,
 		Major: 9, Minor: 0, Multiprocessors: 132, NUMANode: -1, Simulated: true,
-		OrderedMemory: !d.options.NoOrdered, ManagedMemory: !d.options.NoManaged, ManagedHints: !d.options.NoManaged && !d.options.NoHints,
-		VirtualMemory: !d.options.NoVirtual,
+		OrderedMemory: !d.options.NoOrdered, VirtualMemory: !d.options.NoVirtual,
+		ManagedMemory: !d.options.NoManaged, ManagedHints: !d.options.NoManaged && !d.options.NoHints,
 	}
 	copy(device.info.UUID[:], "mmsb-simul")
 	binary.BigEndian.PutUint16(device.info.UUID[14:], uint16(ordinal))

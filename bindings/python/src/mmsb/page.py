@@ -442,7 +442,7 @@ class Page:
         lib.mmsb_page_advice_init(advice)
         if preferred == "host":
             advice.preferred = _abi.DEVICE_HOST
-        elif isinstance(preferred, str) or preferred is not None and signed(preferred, "preferred") < 0:
+        elif isinstance(preferred, str) or (preferred is not None and signed(preferred, "preferred") < 0):
             raise InvalidArgumentError(f"preferred is {preferred!r}, not a device, 'host' or None")
         elif preferred is not None:
             advice.preferred = preferred
