@@ -1,7 +1,7 @@
 "A pool of device memory in slabs, and pages in unified memory, which the driver moves between the host and devices."
 module UnifiedMemory
 
-using ..MMSB: DeviceBlock, DeviceRuntime, DeviceStream, MMSBState, Page, UNIFIED_LOCATION, UnsupportedLocationError
+using ..MMSB: AbstractMMSBError, DeviceBlock, DeviceRuntime, DeviceStream, MMSBState, Page, UNIFIED_LOCATION
 using ..MMSB: allocate_block!, call, check, create_runtime!, free_block!, get_devices, get_runtime_statistics
 using ..MMSB: initialised, move_page!, on_cpu_only, open_stream!, trim_memory!, with_fields
 using ..MMSB.LibMMSB
@@ -120,7 +120,7 @@ function is_unified_memory_available(state::MMSBState)
     try
         return any(device -> device.managed_memory && device.compute_capability >= v"6.0", get_devices(state))
     catch e
-        e isa UnsupportedLocationError || rethrow() # there is no device
+        e isa AbstractMMSBError || rethrow() # there is no device, or none that works
         return false
     end
 end
