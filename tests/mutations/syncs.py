@@ -11,13 +11,15 @@ RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
+PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
+ADVICE = "^TestAdviceStaysWithThePage$"
 
 SYNCS = Go(
     name="syncs",
     folders=("core/residency", "core/page", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
-    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS),
+    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
         Mutant(
@@ -98,6 +100,27 @@ SYNCS = Go(
             "copy-outlives-its-page", "a page that becomes another one, or ends, leaves its copy",
             "Forget", "r.dropPair(index)", "",
             mode=ENDS,
+        ),
+        Mutant(
+            "prefetched-to-its-own-device", "managed memory goes to the page's device, not to that of the sync",
+            "prefetch", "if !toDevice {", "if true {", mode=PREFETCH,
+        ),
+        Mutant(
+            "prefetched-both-ways", "a sync of both directions moves memory that is in one place",
+            "Sync", "way != ToDevice|ToHost", "true", mode=PREFETCH,
+        ),
+        Mutant(
+            "advice-outlives-its-page", "the next page in the memory has the advice of the one before",
+            "FreeShared", "of.Advice != NoAdvice", "false", mode=ADVICE,
+        ),
+        Mutant(
+            "advice-lost-by-resize", "the driver is told nothing of the memory that a page gets",
+            "keepAdvice", "p.carryAdvice(now.Device, native.Bytes(native.Locator(gets, 0), now.bytes), NoAdvice, before.Advice)",
+            "true", mode=ADVICE,
+        ),
+        Mutant(
+            "half-told", "advice that is refused leaves the driver with half of it",
+            "context.Advise", "_ = c.advise(ordinal, memory, before)", "", mode=ADVICE,
         ),
     ),
 )  # fmt: skip
