@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"libmmsb/core/page"
-	"libmmsb/core/residency"
 	"libmmsb/core/ticket"
 )
 
@@ -196,7 +195,7 @@ func mmsbgo_context_sync_stats(context C.mmsb_context_t, stats *C.mmsb_sync_stat
 //export mmsbgo_page_advise
 func mmsbgo_page_advise(of C.mmsb_page_t, preferred, readMostly C.int32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Advise(uint64(of), residency.Advice{Preferred: int32(preferred), ReadMostly: readMostly != 0}))
+	return failed(page.Advise(uint64(of), page.Advice{Preferred: int32(preferred), ReadMostly: readMostly != 0}))
 }
 
 //export mmsbgo_page_advice

@@ -21,6 +21,9 @@ const (
 // Direction says which newer bytes a sync moves.
 type Direction = residency.Direction
 
+// Advice is what the driver is told of the use of a page in managed memory.
+type Advice = residency.Advice
+
 // ToDevice is the direction of a prefetch.
 const ToDevice = residency.ToDevice
 
@@ -216,12 +219,12 @@ func Copies(page uint64) (copies []residency.Copy, err error) {
 }
 
 // Advise tells the driver of the use of a page in managed memory. Errors: Unsupported, those of the devices.
-func Advise(page uint64, advice residency.Advice) error {
+func Advise(page uint64, advice Advice) error {
 	return Read(page, func(p *Page) error { return p.Page.Advise(advice) })
 }
 
 // AdviceOf is what the driver was told of the use of a page.
-func AdviceOf(page uint64) (advice residency.Advice, err error) {
+func AdviceOf(page uint64) (advice Advice, err error) {
 	err = Read(page, func(p *Page) error {
 		advice, err = p.Page.Advice()
 		return err
