@@ -58,6 +58,8 @@ typedef struct call_arguments {
     mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
     mmsb_page_copy_t page_copy;
+    mmsb_page_advice_t page_advice;
+    uint32_t distance;
     mmsb_sync_stats_t sync_stats;
     mmsb_copy_t copy;
     mmsb_propagation_t propagation;
@@ -84,6 +86,7 @@ static inline call_arguments_t call_arguments(uint64_t handle) {
     a.range.page = handle;
     a.range.length = 1;
     mmsb_page_info_init(&a.info);
+    mmsb_page_advice_init(&a.page_advice);
     mmsb_error_detail_init(&a.detail);
     mmsb_context_options_init(&a.options);
     mmsb_context_stats_init(&a.stats);
@@ -198,6 +201,9 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_context_prefetch, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
     CALL(mmsb_context_prefetch_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
     CALL(mmsb_page_copies, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_copy, 1, &a.length)) \
+    CALL(mmsb_page_advise, MMSB_KIND_PAGE, ORDINARY, (handle, NULL)) \
+    CALL(mmsb_page_advice, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_advice)) \
+    CALL(mmsb_prefetch_distance, 0, ORDINARY, (NULL, 0, &a.distance)) \
     CALL(mmsb_context_device_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number, a.handles, 2, &a.length)) \
     CALL(mmsb_page_host_copy_drop, MMSB_KIND_PAGE, ORDINARY, (handle)) \
     CALL(mmsb_page_host_copy_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \

@@ -123,7 +123,7 @@ static void devices_are_listed(void) {
         CHECK(devices[i].granularity > 0 && devices[i].major > 0 && devices[i].multiprocessors > 0);
         CHECK_EQUAL(devices[i].numa_node, -1);
         CHECK(devices[i].ordered_memory == 1 && devices[i].managed_memory == 1 && devices[i].managed_hints == 1);
-        CHECK_EQUAL(devices[i].reserved[0] | devices[i].reserved[3], 0);
+        CHECK_EQUAL(devices[i].reserved[0] | devices[i].reserved[2], 0);
     }
     CHECK_STATUS(mmsb_device_list(context, NULL, 4, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_device_list(context, devices, 4, NULL), MMSB_E_INVALID_ARGUMENT);
