@@ -568,43 +568,6 @@ mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t
     return mmsbgo_context_prefetch_start(context, (uint64_t *)ids, count, device, (mmsb_work_options_t *)work, ticket);
 }
 
-mmsb_status_t mmsb_prefetch_distance(const uint64_t *latencies_ns, size_t count, uint32_t *distance) {
-    DOOR_ENTER();
-    DOOR_ARRAY(latencies_ns, count);
-    DOOR_POINTER(distance);
-    double mean = 0;
-    for (size_t i = 0; i < count; i++)
-        mean += (double)latencies_ns[i] / (double)count;
-    *distance = count == 0 ? 4 : mean > 1e6 ? 16 : mean > 5e5 ? 8 : mean > 1e5 ? 4 : 2;
-    return MMSB_OK;
-}
-
-void mmsb_page_advice_init(mmsb_page_advice_t *advice) {
-    DOOR_INIT(advice);
-    advice->preferred = MMSB_DEVICE_NONE;
-}
-
-mmsb_status_t mmsb_page_advise(mmsb_page_t page, const mmsb_page_advice_t *advice) {
-    DOOR_ENTER();
-    int32_t preferred = MMSB_DEVICE_NONE, read_mostly = 0;
-    if (advice) {
-        DOOR_STRUCT("mmsb_page_advice_t", advice, advice->reserved_word);
-        preferred = advice->preferred;
-        read_mostly = advice->read_mostly;
-    }
-    if (preferred < MMSB_DEVICE_NONE)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "preferred is %d, not a device, -1 (host) or -2 (none)", preferred);
-    if (read_mostly < 0 || read_mostly > 1)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_mostly is %d, not 0 or 1", read_mostly);
-    return mmsbgo_page_advise(page, preferred, read_mostly);
-}
-
-mmsb_status_t mmsb_page_advice(mmsb_page_t page, mmsb_page_advice_t *advice) {
-    DOOR_ENTER();
-    DOOR_STRUCT("mmsb_page_advice_t", advice, advice->reserved_word);
-    return mmsbgo_page_advice(page, &advice->preferred, &advice->read_mostly);
-}
-
 mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copies, size_t capacity, size_t *count) {
     DOOR_ENTER();
     DOOR_ARRAY(copies, capacity);
@@ -649,6 +612,45 @@ mmsb_status_t mmsb_context_sync_stats(mmsb_context_t context, mmsb_sync_stats_t 
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_sync_stats_t", stats, stats->reserved_word);
     return mmsbgo_context_sync_stats(context, stats);
+}
+
+/* ----------------------------------------------------------------------------------------------- UNIFIED pages ---- */
+
+mmsb_status_t mmsb_prefetch_distance(const uint64_t *latencies_ns, size_t count, uint32_t *distance) {
+    DOOR_ENTER();
+    DOOR_ARRAY(latencies_ns, count);
+    DOOR_POINTER(distance);
+    double mean = 0;
+    for (size_t i = 0; i < count; i++)
+        mean += (double)latencies_ns[i] / (double)count;
+    *distance = count == 0 ? 4 : mean > 1e6 ? 16 : mean > 5e5 ? 8 : mean > 1e5 ? 4 : 2;
+    return MMSB_OK;
+}
+
+void mmsb_page_advice_init(mmsb_page_advice_t *advice) {
+    DOOR_INIT(advice);
+    advice->preferred = MMSB_DEVICE_NONE;
+}
+
+mmsb_status_t mmsb_page_advise(mmsb_page_t page, const mmsb_page_advice_t *advice) {
+    DOOR_ENTER();
+    int32_t preferred = MMSB_DEVICE_NONE, read_mostly = 0;
+    if (advice) {
+        DOOR_STRUCT("mmsb_page_advice_t", advice, advice->reserved_word);
+        preferred = advice->preferred;
+        read_mostly = advice->read_mostly;
+    }
+    if (preferred < MMSB_DEVICE_NONE)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "preferred is %d, not a device, -1 (host) or -2 (none)", preferred);
+    if (read_mostly < 0 || read_mostly > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_mostly is %d, not 0 or 1", read_mostly);
+    return mmsbgo_page_advise(page, preferred, read_mostly);
+}
+
+mmsb_status_t mmsb_page_advice(mmsb_page_t page, mmsb_page_advice_t *advice) {
+    DOOR_ENTER();
+    DOOR_STRUCT("mmsb_page_advice_t", advice, advice->reserved_word);
+    return mmsbgo_page_advice(page, &advice->preferred, &advice->read_mostly);
 }
 
 /* ------------------------------------------------------------------------------------------------ change masks ---- */

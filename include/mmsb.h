@@ -153,15 +153,15 @@ typedef uint32_t mmsb_tag_t;         /* not a handle: the number of a name, see 
 
 typedef int32_t mmsb_location_t;
 #define MMSB_LOCATION_DEFAULT (-1) /* the context's default location */
+#define MMSB_LOCATION_CPU 0        /* host memory */
+#define MMSB_LOCATION_GPU 1        /* device memory that the host cannot access: its address is a device address */
+#define MMSB_LOCATION_UNIFIED 2    /* managed memory: the driver moves it between device and host; both use one address */
+#define MMSB_LOCATION_PINNED 3     /* host memory that devices can access; both use one address */
+#define MMSB_LOCATION_DISK 4       /* a file, mapped while the page is pinned */
 
 /* In the place of a device's number, where the comment of a function says so. */
 #define MMSB_DEVICE_HOST (-1)
 #define MMSB_DEVICE_NONE (-2)
-#define MMSB_LOCATION_CPU 0     /* host memory */
-#define MMSB_LOCATION_GPU 1     /* device memory that the host cannot access: its address is a device address */
-#define MMSB_LOCATION_UNIFIED 2 /* managed memory: the driver moves it between device and host; both use one address */
-#define MMSB_LOCATION_PINNED 3  /* host memory that devices can access; both use one address */
-#define MMSB_LOCATION_DISK 4    /* a file, mapped while the page is pinned */
 
 /* ------------------------------------------------------------------------------------------- library and errors ---- */
 
@@ -894,38 +894,6 @@ MMSB_API mmsb_status_t mmsb_context_prefetch(mmsb_context_t context, const uint6
 MMSB_API mmsb_status_t mmsb_context_prefetch_start(mmsb_context_t context, const uint64_t *ids, size_t count, int32_t device,
                                                    const mmsb_work_options_t *work, mmsb_ticket_t *ticket);
 
-/* ----------------------------------------------------------------------------------------------- UNIFIED pages ---- */
-
-/* What the driver is told of the use of a UNIFIED page's memory. It changes no bytes. */
-typedef struct mmsb_page_advice {
-    uint32_t struct_size;
-    int32_t preferred;   /* MMSB_DEVICE_NONE; a device, or MMSB_DEVICE_HOST: the memory stays there, and others reach it there */
-    int32_t read_mostly; /* 0; 1 = who reads gets a copy of his own, which ends with the next write */
-    uint32_t reserved_word;
-    uint64_t reserved[2];
-} mmsb_page_advice_t;
-
-/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
-MMSB_API void mmsb_page_advice_init(mmsb_page_advice_t *advice);
-
-/* Tells the driver of the use of a UNIFIED page, in the place of what it was told before; advice = NULL takes it back. It stays
- * with the page through a resize, and ends when the page moves to another location; neither clones nor snapshots have it. Drivers
- * take advice for whole pages of their own, which small UNIFIED pages share. To move the memory now, sync the page.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere; a device or a driver before CUDA 12.2
- * that takes no advice: the list of devices says so), MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
- * short. Source: cuMemAdvise in CUDA's driver interface. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_page_advise(mmsb_page_t page, const mmsb_page_advice_t *advice);
-
-/* What the driver was told last.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere). Threads: any. Blocks: short. Since
- * 0.1. */
-MMSB_API mmsb_status_t mmsb_page_advice(mmsb_page_t page, mmsb_page_advice_t *advice);
-
-/* How many pages a program that walks over UNIFIED pages should prefetch ahead, by the times in nanoseconds that its last
- * accesses took: 4 without any; with a mean above 1 ms 16, above 500 us 8, above 100 us 4, else 2.
- * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE. Threads: any. Blocks: no. Since 0.1. */
-MMSB_API mmsb_status_t mmsb_prefetch_distance(const uint64_t *latencies_ns, size_t count, uint32_t *distance);
-
 /* What a page has in one place. */
 typedef struct mmsb_page_copy {
     mmsb_location_t location;
@@ -983,6 +951,38 @@ MMSB_API void mmsb_sync_stats_init(mmsb_sync_stats_t *stats);
  * mmsb_context_stats.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_sync_stats(mmsb_context_t context, mmsb_sync_stats_t *stats);
+
+/* ----------------------------------------------------------------------------------------------- UNIFIED pages ---- */
+
+/* What the driver is told of the use of a UNIFIED page's memory. It changes no bytes. */
+typedef struct mmsb_page_advice {
+    uint32_t struct_size;
+    int32_t preferred;   /* MMSB_DEVICE_NONE; a device, or MMSB_DEVICE_HOST: the memory stays there, and others reach it there */
+    int32_t read_mostly; /* 0; 1 = who reads gets a copy of his own, which ends with the next write */
+    uint32_t reserved_word;
+    uint64_t reserved[2];
+} mmsb_page_advice_t;
+
+/* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API void mmsb_page_advice_init(mmsb_page_advice_t *advice);
+
+/* Tells the driver of the use of a UNIFIED page, in the place of what it was told before; advice = NULL takes it back. It stays
+ * with the page through a resize, and ends when the page moves to another location; neither clones nor snapshots have it. Drivers
+ * take advice for whole pages of their own, which small UNIFIED pages share. To move the memory now, sync the page.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere; a device or a driver before CUDA 12.2
+ * that takes no advice: the list of devices says so), MMSB_E_NO_DEVICE, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks:
+ * short. Source: cuMemAdvise in CUDA's driver interface. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_advise(mmsb_page_t page, const mmsb_page_advice_t *advice);
+
+/* What the driver was told last.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (a page elsewhere). Threads: any. Blocks: short. Since
+ * 0.1. */
+MMSB_API mmsb_status_t mmsb_page_advice(mmsb_page_t page, mmsb_page_advice_t *advice);
+
+/* How many pages a program that walks over UNIFIED pages should prefetch ahead, by the times in nanoseconds that its last
+ * accesses took: 4 without any; with a mean above 1 ms 16, above 500 us 8, above 100 us 4, else 2.
+ * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_prefetch_distance(const uint64_t *latencies_ns, size_t count, uint32_t *distance);
 
 /* ------------------------------------------------------------------------------------------------------ deltas ---- */
 
@@ -2111,6 +2111,7 @@ MMSB_API mmsb_status_t mmsb_device_list(mmsb_context_t context, mmsb_device_info
  * taken until enough is given back; free segments of pools are given back at once. A request beyond the budget first makes the
  * other runtimes of the device give back what they keep, then it is MMSB_E_LIMIT. Blocks of a pool that had their memory before
  * are not counted again. A runtime's own budget holds, too. The budget of a simulated device ends with its context.
+ * MMSB_DEVICE_HOST is host memory that devices can access, of PINNED pages and copies.
  * Errors: handle errors, MMSB_E_NO_DEVICE, MMSB_E_DEVICE. Threads: any. Blocks: until the device is open. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device, uint64_t bytes);
 
@@ -2133,7 +2134,7 @@ typedef struct mmsb_device_memory {
 /* Sets struct_size. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_device_memory_init(mmsb_device_memory_t *memory);
 
-/* What this process has taken of a device's memory for runtimes and pages, of all its contexts.
+/* What this process has taken of a device's memory for runtimes and pages, of all its contexts; device as mmsb_device_budget.
  * Errors: as mmsb_device_budget; MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: as mmsb_device_budget.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_device_memory(mmsb_context_t context, int32_t device, mmsb_device_memory_t *memory);

@@ -68,10 +68,10 @@ func (p *Page) Advice() (Advice, error) {
 
 // keepAdvice tells the driver of the memory that the page is about to get what it was told of that which it has.
 func (p *Page) keepAdvice(f Frame) {
-	had, gets := native.LocatorRegion(p.Record.Locator), native.LocatorRegion(native.RecordAt(f.Index).Locator)
 	if !f.Resident() || native.Class(p.State) != native.ClassDevice || p.Record.Locator == 0 {
 		return
 	}
+	had, gets := native.LocatorRegion(p.Record.Locator), native.LocatorRegion(native.RecordAt(f.Index).Locator)
 	before, now := p.shared.get(had), p.shared.get(gets)
 	if before.Advice == NoAdvice || now.Location != abi.LocationUnified || now.Placement != before.Placement ||
 		now.Advice != NoAdvice {

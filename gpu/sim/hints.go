@@ -51,15 +51,11 @@ func (b *block) hinted(address driver.Address, bytes uint64) []Hints {
 
 // Prefetch queues moving managed memory.
 func (d *device) Prefetch(on driver.Stream, address driver.Address, bytes uint64, toHost bool) error {
-	failLater, err := d.enterWork(Prefetch)
+	s, failLater, err := d.enterWorkOn(Prefetch, on)
 	if err != nil {
 		return err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err != nil {
-		return err
-	}
 	to := d.info.Ordinal
 	if toHost {
 		to = OnHost

@@ -104,15 +104,11 @@ func runHost(host kernels.Host) Kernel {
 
 // Launch queues a kernel.
 func (d *device) Launch(on driver.Stream, launch *driver.Launch) error {
-	failLater, err := d.enterWork(Launch)
+	s, failLater, err := d.enterWorkOn(Launch, on)
 	if err != nil {
 		return err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err != nil {
-		return err
-	}
 	f, found := d.driver.functions.find(uintptr(launch.Function))
 	if !found || f.device != d {
 		return status.Errorf(status.InvalidHandle, "0x%x is not a kernel of %s", uint64(launch.Function), d.info.Name)

@@ -252,6 +252,17 @@ func (d *device) enterWork(call Call) (failLater bool, err error) {
 	return failLater, err
 }
 
+// enterWorkOn is enterWork for work on a stream of the device, which it finds.
+func (d *device) enterWorkOn(call Call, handle driver.Stream) (s *stream, failLater bool, err error) {
+	if failLater, err = d.enterWork(call); err != nil {
+		return nil, false, err
+	}
+	if s, err = d.stream(handle); err != nil {
+		d.leave()
+	}
+	return s, failLater, err
+}
+
 // enterOn is enter for a call on a stream of the device, which it finds.
 func (d *device) enterOn(call Call, handle driver.Stream) (*stream, error) {
 	if err := d.enter(call); err != nil {

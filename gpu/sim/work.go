@@ -168,15 +168,11 @@ func (d *device) reportBare(s *stream, call Call, kernel string, touches []touch
 
 // Copy queues copies.
 func (d *device) Copy(on driver.Stream, copies ...driver.Copy) error {
-	failLater, err := d.enterWork(Copy)
+	s, failLater, err := d.enterWorkOn(Copy, on)
 	if err != nil {
 		return err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err != nil {
-		return err
-	}
 	touches := make([]touch, 0, 2*len(copies))
 	kept := make([]driver.Copy, 0, len(copies))
 	for item, c := range copies {
@@ -199,15 +195,11 @@ func (d *device) Copy(on driver.Stream, copies ...driver.Copy) error {
 
 // Fill queues setting bytes to a value.
 func (d *device) Fill(on driver.Stream, address driver.Address, value byte, bytes uint64) error {
-	failLater, err := d.enterWork(Fill)
+	s, failLater, err := d.enterWorkOn(Fill, on)
 	if err != nil {
 		return err
 	}
 	defer d.leave()
-	s, err := d.stream(on)
-	if err != nil {
-		return err
-	}
 	return d.queue(s, Fill, "", []touch{{address, bytes, true, 0}}, failLater, func() { set(reach(address, bytes), value) })
 }
 

@@ -136,13 +136,6 @@ FIELD_IS(mmsb_page_range_t, offset, 8, 8);
 FIELD_IS(mmsb_page_range_t, length, 16, 8);
 FIELD_IS(mmsb_page_range_t, buffer, 24, 8);
 
-SIZE_IS(mmsb_page_advice_t, 32);
-FIELD_IS(mmsb_page_advice_t, struct_size, 0, 4);
-FIELD_IS(mmsb_page_advice_t, preferred, 4, 4);
-FIELD_IS(mmsb_page_advice_t, read_mostly, 8, 4);
-FIELD_IS(mmsb_page_advice_t, reserved_word, 12, 4);
-FIELD_IS(mmsb_page_advice_t, reserved, 16, 16);
-
 SIZE_IS(mmsb_page_copy_t, 24);
 FIELD_IS(mmsb_page_copy_t, location, 0, 4);
 FIELD_IS(mmsb_page_copy_t, device, 4, 4);
@@ -162,6 +155,13 @@ FIELD_IS(mmsb_sync_stats_t, to_device_ranges, 56, 8);
 FIELD_IS(mmsb_sync_stats_t, to_host_ranges, 64, 8);
 FIELD_IS(mmsb_sync_stats_t, queued, 72, 8);
 FIELD_IS(mmsb_sync_stats_t, reserved, 80, 48);
+
+SIZE_IS(mmsb_page_advice_t, 32);
+FIELD_IS(mmsb_page_advice_t, struct_size, 0, 4);
+FIELD_IS(mmsb_page_advice_t, preferred, 4, 4);
+FIELD_IS(mmsb_page_advice_t, read_mostly, 8, 4);
+FIELD_IS(mmsb_page_advice_t, reserved_word, 12, 4);
+FIELD_IS(mmsb_page_advice_t, reserved, 16, 16);
 
 SIZE_IS(mmsb_run_t, 16);
 FIELD_IS(mmsb_run_t, offset, 0, 8);
@@ -634,9 +634,9 @@ static const struct interface_struct {
     {MMSB_STRUCT_ADOPT_OPTIONS, sizeof(mmsb_adopt_options_t)},
     {MMSB_STRUCT_PAGE_INFO, sizeof(mmsb_page_info_t)},
     {MMSB_STRUCT_PAGE_RANGE, sizeof(mmsb_page_range_t)},
-    {MMSB_STRUCT_PAGE_ADVICE, sizeof(mmsb_page_advice_t)},
     {MMSB_STRUCT_PAGE_COPY, sizeof(mmsb_page_copy_t)},
     {MMSB_STRUCT_SYNC_STATS, sizeof(mmsb_sync_stats_t)},
+    {MMSB_STRUCT_PAGE_ADVICE, sizeof(mmsb_page_advice_t)},
     {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
     {MMSB_STRUCT_DELTA, sizeof(mmsb_delta_t)},
     {MMSB_STRUCT_PAGE_RUNS, sizeof(mmsb_page_runs_t)},
@@ -781,15 +781,15 @@ static const char *const interface_calls[] = {
     "mmsb_context_sync_drain",
     "mmsb_context_prefetch",
     "mmsb_context_prefetch_start",
-    "mmsb_page_advise",
-    "mmsb_page_advice",
-    "mmsb_prefetch_distance",
     "mmsb_page_copies",
     "mmsb_context_device_pages",
     "mmsb_page_host_copy_drop",
     "mmsb_page_host_copy_pin",
     "mmsb_page_host_copy_unpin",
     "mmsb_context_sync_stats",
+    "mmsb_page_advise",
+    "mmsb_page_advice",
+    "mmsb_prefetch_distance",
     "mmsb_delta_validate",
     "mmsb_page_apply",
     "mmsb_page_apply_many",

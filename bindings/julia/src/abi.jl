@@ -54,13 +54,13 @@ const MMSB_KIND_DELTA = Int32(4)
 const MMSB_KIND_MEMORY = Int32(5)
 const MMSB_KIND_TENSOR = Int32(10)
 const MMSB_LOCATION_DEFAULT = Int32(-1)
-const MMSB_DEVICE_HOST = Int32(-1)
-const MMSB_DEVICE_NONE = Int32(-2)
 const MMSB_LOCATION_CPU = Int32(0)
 const MMSB_LOCATION_GPU = Int32(1)
 const MMSB_LOCATION_UNIFIED = Int32(2)
 const MMSB_LOCATION_PINNED = Int32(3)
 const MMSB_LOCATION_DISK = Int32(4)
+const MMSB_DEVICE_HOST = Int32(-1)
+const MMSB_DEVICE_NONE = Int32(-2)
 const MMSB_DOMAIN_NONE = Int32(0)
 const MMSB_DOMAIN_ERRNO = Int32(1)
 const MMSB_DOMAIN_CUDA = Int32(2)
@@ -372,14 +372,6 @@ struct mmsb_page_range_t
     buffer::Ptr{Cvoid}
 end
 
-struct mmsb_page_advice_t
-    struct_size::UInt32
-    preferred::Int32
-    read_mostly::Int32
-    reserved_word::UInt32
-    reserved::NTuple{2,UInt64}
-end
-
 struct mmsb_page_copy_t
     location::mmsb_location_t
     device::Int32
@@ -400,6 +392,14 @@ struct mmsb_sync_stats_t
     to_host_ranges::UInt64
     queued::UInt64
     reserved::NTuple{6,UInt64}
+end
+
+struct mmsb_page_advice_t
+    struct_size::UInt32
+    preferred::Int32
+    read_mostly::Int32
+    reserved_word::UInt32
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_run_t
@@ -907,9 +907,9 @@ const STRUCTS = (
     MMSB_STRUCT_ADOPT_OPTIONS => mmsb_adopt_options_t,
     MMSB_STRUCT_PAGE_INFO => mmsb_page_info_t,
     MMSB_STRUCT_PAGE_RANGE => mmsb_page_range_t,
-    MMSB_STRUCT_PAGE_ADVICE => mmsb_page_advice_t,
     MMSB_STRUCT_PAGE_COPY => mmsb_page_copy_t,
     MMSB_STRUCT_SYNC_STATS => mmsb_sync_stats_t,
+    MMSB_STRUCT_PAGE_ADVICE => mmsb_page_advice_t,
     MMSB_STRUCT_RUN => mmsb_run_t,
     MMSB_STRUCT_DELTA => mmsb_delta_t,
     MMSB_STRUCT_PAGE_RUNS => mmsb_page_runs_t,
@@ -1158,15 +1158,6 @@ mmsb_context_prefetch_start(context, ids, count, device, work, ticket) =
         context::mmsb_context_t, ids::Ptr{UInt64}, count::Csize_t, device::Int32, work::Ptr{mmsb_work_options_t},
         ticket::Ptr{mmsb_ticket_t}
     )::mmsb_status_t
-mmsb_page_advice_init(advice) = @ccall libmmsb.mmsb_page_advice_init(advice::Ptr{mmsb_page_advice_t})::Cvoid
-mmsb_page_advise(page, advice) =
-    @ccall libmmsb.mmsb_page_advise(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
-mmsb_page_advice(page, advice) =
-    @ccall libmmsb.mmsb_page_advice(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
-mmsb_prefetch_distance(latencies_ns, count, distance) =
-    @ccall libmmsb.mmsb_prefetch_distance(
-        latencies_ns::Ptr{UInt64}, count::Csize_t, distance::Ptr{UInt32}
-    )::mmsb_status_t
 mmsb_page_copies(page, copies, capacity, count) =
     @ccall libmmsb.mmsb_page_copies(
         page::mmsb_page_t, copies::Ptr{mmsb_page_copy_t}, capacity::Csize_t, count::Ptr{Csize_t}
@@ -1184,6 +1175,15 @@ mmsb_page_host_copy_unpin(page, mode) =
 mmsb_sync_stats_init(stats) = @ccall libmmsb.mmsb_sync_stats_init(stats::Ptr{mmsb_sync_stats_t})::Cvoid
 mmsb_context_sync_stats(context, stats) =
     @ccall libmmsb.mmsb_context_sync_stats(context::mmsb_context_t, stats::Ptr{mmsb_sync_stats_t})::mmsb_status_t
+mmsb_page_advice_init(advice) = @ccall libmmsb.mmsb_page_advice_init(advice::Ptr{mmsb_page_advice_t})::Cvoid
+mmsb_page_advise(page, advice) =
+    @ccall libmmsb.mmsb_page_advise(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
+mmsb_page_advice(page, advice) =
+    @ccall libmmsb.mmsb_page_advice(page::mmsb_page_t, advice::Ptr{mmsb_page_advice_t})::mmsb_status_t
+mmsb_prefetch_distance(latencies_ns, count, distance) =
+    @ccall libmmsb.mmsb_prefetch_distance(
+        latencies_ns::Ptr{UInt64}, count::Csize_t, distance::Ptr{UInt32}
+    )::mmsb_status_t
 mmsb_delta_init(delta) = @ccall libmmsb.mmsb_delta_init(delta::Ptr{mmsb_delta_t})::Cvoid
 mmsb_delta_validate(delta, page_size) =
     @ccall libmmsb.mmsb_delta_validate(delta::Ptr{mmsb_delta_t}, page_size::UInt64)::mmsb_status_t

@@ -63,13 +63,13 @@ KIND_DELTA = 4
 KIND_MEMORY = 5
 KIND_TENSOR = 10
 LOCATION_DEFAULT = -1
-DEVICE_HOST = -1
-DEVICE_NONE = -2
 LOCATION_CPU = 0
 LOCATION_GPU = 1
 LOCATION_UNIFIED = 2
 LOCATION_PINNED = 3
 LOCATION_DISK = 4
+DEVICE_HOST = -1
+DEVICE_NONE = -2
 DOMAIN_NONE = 0
 DOMAIN_ERRNO = 1
 DOMAIN_CUDA = 2
@@ -517,16 +517,6 @@ class PageRange(ctypes.Structure):
     )
 
 
-class PageAdvice(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", c_uint32),
-        ("preferred", c_int32),
-        ("read_mostly", c_int32),
-        ("reserved_word", c_uint32),
-        ("reserved", c_uint64 * 2),
-    )
-
-
 class PageCopy(ctypes.Structure):
     _fields_ = (
         ("location", c_int32),
@@ -550,6 +540,16 @@ class SyncStats(ctypes.Structure):
         ("to_host_ranges", c_uint64),
         ("queued", c_uint64),
         ("reserved", c_uint64 * 6),
+    )
+
+
+class PageAdvice(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("preferred", c_int32),
+        ("read_mostly", c_int32),
+        ("reserved_word", c_uint32),
+        ("reserved", c_uint64 * 2),
     )
 
 
@@ -1135,9 +1135,9 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_ADOPT_OPTIONS: AdoptOptions,
     STRUCT_PAGE_INFO: PageInfo,
     STRUCT_PAGE_RANGE: PageRange,
-    STRUCT_PAGE_ADVICE: PageAdvice,
     STRUCT_PAGE_COPY: PageCopy,
     STRUCT_SYNC_STATS: SyncStats,
+    STRUCT_PAGE_ADVICE: PageAdvice,
     STRUCT_RUN: Run,
     STRUCT_DELTA: Delta,
     STRUCT_PAGE_RUNS: PageRuns,
@@ -1278,10 +1278,6 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_context_sync_drain": (c_int32, (c_uint64, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_context_prefetch": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_context_prefetch_start": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
-    "mmsb_page_advice_init": (None, (POINTER(PageAdvice),)),
-    "mmsb_page_advise": (c_int32, (c_uint64, POINTER(PageAdvice))),
-    "mmsb_page_advice": (c_int32, (c_uint64, POINTER(PageAdvice))),
-    "mmsb_prefetch_distance": (c_int32, (c_void_p, c_size_t, POINTER(c_uint32))),
     "mmsb_page_copies": (c_int32, (c_uint64, POINTER(PageCopy), c_size_t, POINTER(c_size_t))),
     "mmsb_context_device_pages": (c_int32, (c_uint64, c_int32, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_page_host_copy_drop": (c_int32, (c_uint64,)),
@@ -1289,6 +1285,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_host_copy_unpin": (c_int32, (c_uint64, c_int32)),
     "mmsb_sync_stats_init": (None, (POINTER(SyncStats),)),
     "mmsb_context_sync_stats": (c_int32, (c_uint64, POINTER(SyncStats))),
+    "mmsb_page_advice_init": (None, (POINTER(PageAdvice),)),
+    "mmsb_page_advise": (c_int32, (c_uint64, POINTER(PageAdvice))),
+    "mmsb_page_advice": (c_int32, (c_uint64, POINTER(PageAdvice))),
+    "mmsb_prefetch_distance": (c_int32, (c_void_p, c_size_t, POINTER(c_uint32))),
     "mmsb_delta_init": (None, (POINTER(Delta),)),
     "mmsb_delta_validate": (c_int32, (POINTER(Delta), c_uint64)),
     "mmsb_page_apply": (c_int32, (c_uint64, POINTER(Delta))),
