@@ -133,10 +133,11 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if err := j.refused(); err != nil {
 		return err
 	}
-	var ended atomic.Bool // the writer goes on with its files
-	defer ended.Store(true)
+	// Calls may have records from the journal's begin on, and where its base is saved, its segment gets its name: from then on
+	// only the save of the base can be cancelled.
+	var begun atomic.Bool
 	fs := file.Asking(file.OS{}, func() error {
-		if ended.Load() {
+		if begun.Load() {
 			return nil
 		}
 		return s.goesOn(w, 0)
@@ -146,7 +147,11 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if err != nil {
 		return err
 	}
-	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(opened, still) })
+	err = s.context.Still(func(still *page.Still) error {
+		err := s.beginJournal(opened, still)
+		begun.Store(true)
+		return err
+	})
 	if err != nil {
 		opened.writer.Abandon()
 		return err

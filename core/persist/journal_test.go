@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -363,6 +364,40 @@ func TestAJournalIsClosedBesideWriters(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
+}
+
+// A journal that is cancelled when its base is there already has begun, or was never there: the state leads to it either way, also
+// after many of these.
+func TestJournalsThatAreCancelledWithTheirBase(t *testing.T) {
+	onOneThread(t)
+	directory := filepath.Join(t.TempDir(), "journal")
+	context := newContext(t)
+	openJournal(t, context, directory)
+	require.NoError(t, CloseJournal(context))
+	begun := 0
+	for turn := range uint64(60) {
+		createFilled(t, context, 5000, turn+1, 'a')
+		before := names(t, directory)
+		work := ticket.Start(0, nil, func(w *ticket.Work) error {
+			return OpenJournal(context, directory, JournalOptions{IntervalMs: 1}, w)
+		})
+		for !work.Poll() && !slices.ContainsFunc(names(t, directory), func(name string) bool {
+			return strings.HasPrefix(name, "base-") && !slices.Contains(before, name)
+		}) {
+		}
+		work.Cancel()
+		switch err := work.Wait(ticket.Forever); status.CodeOf(err) {
+		case status.OK:
+			begun++
+			require.NoError(t, CloseJournal(context))
+		default:
+			require.Equal(t, status.Cancelled, status.CodeOf(err), "turn %d: %v", turn, err)
+		}
+		work.Close()
+	}
+	t.Logf("%d of 60 had begun", begun)
+	openJournal(t, context, directory)
+	require.NoError(t, CloseJournal(context))
 }
 
 // A journal that is cancelled while its base is saved was never there: not in the directory, and not in the state's history.

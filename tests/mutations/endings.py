@@ -17,12 +17,14 @@ ENDINGS = Go(
     ),
 )  # fmt: skip
 
+CANCELLED = "^TestJournalsThatAreCancelledWithTheirBase$"
+
 FAILED_JOURNALS = Go(
     name="failed-journals",
     folders=("core/persist",),
     package="core/persist",
     mode="^TestAFailedJournalDoesNotHinderSaves$",
-    sound=("^TestAFailedJournalDoesNotHinderSaves$",),
+    sound=("^TestAFailedJournalDoesNotHinderSaves$", CANCELLED),
     mutants=(
         Mutant(
             "failed-journal-hinders-saves", "a save waits for a journal that has failed",
@@ -35,6 +37,10 @@ FAILED_JOURNALS = Go(
         Mutant(
             "closing-forgets-the-saves", "when a failed journal is closed, what was saved since has another history",
             "state.leave", "opened.leaving.Do", "func(f func()) { f() }",
+        ),
+        Mutant(
+            "cancelled-behind-its-base", "a journal is cancelled when its base is there, and the state no longer leads to it",
+            "state.openJournal", "begun.Store(true)", "", mode=CANCELLED,
         ),
     ),
 )  # fmt: skip
