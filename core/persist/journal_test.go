@@ -366,8 +366,8 @@ func TestAJournalIsClosedBesideWriters(t *testing.T) {
 	group.Wait()
 }
 
-// A journal that is cancelled when its base is there already has begun, or was never there: the state leads to it either way, also
-// after many of these.
+// A journal that is cancelled when its base is there already has begun, or was never there: the state leads to it either way,
+// also after many of these.
 func TestJournalsThatAreCancelledWithTheirBase(t *testing.T) {
 	onOneThread(t)
 	directory := filepath.Join(t.TempDir(), "journal")
