@@ -190,7 +190,7 @@ func (k *keeper) setDue() {
 		due = max(uint64(leastSaveBytes), bytes/share)
 	}
 	k.due.Store(int64(min(due, math.MaxInt64)))
-	if k.written.Load() >= k.due.Load() {
+	if k.isDue() {
 		k.call()
 	}
 }
@@ -208,9 +208,7 @@ func (k *keeper) run(ended <-chan struct{}) {
 			return
 		case <-k.wake:
 		case <-clock:
-			if k.changed() {
-				k.untilDone(ended, "saved", k.save)
-			}
+			k.untilDone(ended, "saved", k.saveIf(k.changed))
 		}
 		if persist.CheckHasJournal(k.context) != nil { // it was closed: there is nothing to keep any more
 			return
@@ -222,9 +220,7 @@ func (k *keeper) run(ended <-chan struct{}) {
 			}
 			continue
 		}
-		if k.written.Load() >= k.due.Load() { // nobody has saved since the call
-			k.untilDone(ended, "saved", k.save)
-		}
+		k.untilDone(ended, "saved", k.saveIf(k.isDue))
 	}
 }
 
@@ -232,10 +228,10 @@ func (k *keeper) run(ended <-chan struct{}) {
 var tryAgain = struct{ first, last time.Duration }{time.Second, 10 * time.Second}
 
 // untilDone does work, and again where it fails, later and later, until the context ends or its journal fails meanwhile.
-func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(whole bool, w *ticket.Work) error) {
+func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(w *ticket.Work) error) {
 	failed := k.failed.Load()
 	for patience := tryAgain.first; failed == k.failed.Load(); patience = min(2*patience, tryAgain.last) {
-		err := unless(ended, func(w *ticket.Work) error { return work(false, w) })
+		err := unless(ended, work)
 		if err == nil || persist.CheckHasJournal(k.context) != nil {
 			return
 		}
@@ -248,6 +244,9 @@ func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(whole b
 		}
 	}
 }
+
+// isDue says whether the journal has grown enough since the last save.
+func (k *keeper) isDue() bool { return k.written.Load() >= k.due.Load() }
 
 // changed says whether there are records behind the last save.
 func (k *keeper) changed() bool {
@@ -301,8 +300,23 @@ func (k *keeper) save(whole bool, w *ticket.Work) error {
 	return k.alone(w, func() error { return k.saveAlone(whole, w) })
 }
 
+// saveIf saves where that is needed, also when a save that ran before it has ended: it may have made this one needless.
+func (k *keeper) saveIf(needed func() bool) func(w *ticket.Work) error {
+	return func(w *ticket.Work) error {
+		if !needed() {
+			return nil
+		}
+		return k.alone(w, func() error {
+			if !needed() {
+				return nil
+			}
+			return k.saveAlone(false, w)
+		})
+	}
+}
+
 // resume goes on with a journal that has failed.
-func (k *keeper) resume(_ bool, w *ticket.Work) error {
+func (k *keeper) resume(w *ticket.Work) error {
 	return k.alone(w, func() error {
 		s, err := store.Look(file.OS{}, k.directory)
 		if err != nil {
