@@ -209,6 +209,7 @@ static const size_t sizes[] = {
     SIZE(TENSOR_OPTIONS, tensor_options),
     SIZE(TENSOR_INFO, tensor_info),
     SIZE(PAGE_ADVICE, page_advice),
+    SIZE(LOST_PAGE, lost_page),
 };
 
 size_t mmsb_sizeof(int32_t structure) {

@@ -586,6 +586,13 @@ mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, 
     return mmsbgo_context_device_pages(context, device, cursor, pages, capacity, count);
 }
 
+mmsb_status_t mmsb_context_lost_pages(mmsb_context_t context, mmsb_lost_page_t *pages, size_t capacity, size_t *count) {
+    DOOR_ENTER();
+    DOOR_ARRAY(pages, capacity);
+    DOOR_POINTER(count);
+    return mmsbgo_context_lost_pages(context, pages, capacity, count);
+}
+
 mmsb_status_t mmsb_page_host_copy_drop(mmsb_page_t page) {
     DOOR_ENTER();
     return mmsbgo_page_host_copy_drop(page);

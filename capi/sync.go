@@ -156,6 +156,23 @@ func mmsbgo_context_device_pages(context C.mmsb_context_t, device C.int32_t, cur
 	})
 }
 
+//export mmsbgo_context_lost_pages
+func mmsbgo_context_lost_pages(context C.mmsb_context_t, to *C.mmsb_lost_page_t, capacity C.size_t,
+	count *C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onContext(context, func(c *page.Context) error {
+		lost := c.LostPages()
+		items := make([]C.mmsb_lost_page_t, len(lost))
+		for i, l := range lost {
+			items[i] = C.mmsb_lost_page_t{
+				page: C.mmsb_page_t(l.Page), id: C.uint64_t(l.ID), size: C.uint64_t(l.Size), lost: C.uint64_t(l.Lost),
+				device: C.int32_t(l.Device),
+			}
+		}
+		return list(items, array(to, capacity), count)
+	})
+}
+
 //export mmsbgo_page_host_copy_drop
 func mmsbgo_page_host_copy_drop(of C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)

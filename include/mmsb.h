@@ -162,6 +162,8 @@ typedef int32_t mmsb_location_t;
 /* In the place of a device's number, where the comment of a function says so. */
 #define MMSB_DEVICE_HOST (-1)
 #define MMSB_DEVICE_NONE (-2)
+/* The simulated device in the place of device N is MMSB_DEVICE_STAND_IN + N: see MMSB_FALLBACK_SIMULATE. */
+#define MMSB_DEVICE_STAND_IN 1024
 
 /* ------------------------------------------------------------------------------------------- library and errors ---- */
 
@@ -305,6 +307,7 @@ MMSB_API mmsb_status_t mmsb_debug_live_objects(int32_t kind, uint64_t *count);
 #define MMSB_STRUCT_TENSOR_OPTIONS 49
 #define MMSB_STRUCT_TENSOR_INFO 50
 #define MMSB_STRUCT_PAGE_ADVICE 51
+#define MMSB_STRUCT_LOST_PAGE 52
 
 /* Size in bytes of a public struct (MMSB_STRUCT_*) in the loaded library; 0 for an unknown number.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -321,8 +324,14 @@ MMSB_API mmsb_status_t mmsb_shutdown(void);
 #define MMSB_SIMULATE_IF_NO_GPU 1 /* without a GPU, simulated devices take its place */
 #define MMSB_SIMULATE_ALWAYS 2    /* simulated devices, even if there is a GPU */
 
-#define MMSB_FALLBACK_ERROR 0 /* a location that is not available is an error */
-#define MMSB_FALLBACK_HOST 1  /* host memory instead; the page's location says so */
+/* What takes the place of a location that is not available: a device that is not there, cannot do what is asked, or was lost in
+ * mid-work (MMSB_E_DEVICE_LOST). A page's location and device say where it is. When a call of a context first meets a device that
+ * is lost, its GPU pages whose newest bytes the host has go on at once where the fallback says; mmsb_context_lost_pages names the
+ * others. UNIFIED and PINNED pages stay where they are: the host has their addresses. */
+#define MMSB_FALLBACK_ERROR 0 /* nothing: it is an error */
+#define MMSB_FALLBACK_HOST 1  /* host memory */
+#define MMSB_FALLBACK_SIMULATE \
+    2 /* a simulated device: MMSB_DEVICE_STAND_IN + N for device N, or N where there is no GPU at all */
 
 typedef struct mmsb_context_options {
     uint32_t struct_size;
@@ -347,9 +356,9 @@ MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
 
 /* Sets options from a text like "memory_limit=1073741824 simulate=if-no-gpu disk_path=/scratch": pairs of field and value,
  * separated by spaces or commas; sizes may end in K, M, G or T (powers of 1024), guard_every is a number. Values of the enum
- * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host. The value of disk_path runs
- * to the end of the text; the field points into text, which must stay valid until the context is created. A failed call leaves
- * *options unchanged.
+ * fields: location cpu|gpu|unified|pinned|disk, simulate off|if-no-gpu|always, fallback error|host|simulate. The value of
+ * disk_path runs to the end of the text; the field points into text, which must stay valid until the context is created. A failed
+ * call leaves *options unchanged.
  * Errors: MMSB_E_INVALID_ARGUMENT (unknown key or value; the text of the error has its position), MMSB_E_STRUCT_VERSION. Threads:
  * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const char *text);
@@ -911,6 +920,23 @@ MMSB_API mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copi
  * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, uint64_t *cursor, mmsb_page_t *pages,
                                                  size_t capacity, size_t *count);
+
+/* A GPU page whose device is lost. */
+typedef struct mmsb_lost_page {
+    mmsb_page_t page;
+    uint64_t id;
+    uint64_t size; /* bytes */
+    uint64_t lost; /* of them in ranges that only the device had, or that it may have changed; 0 = the page has lost nothing */
+    int32_t device;
+    int32_t reserved_word;
+} mmsb_lost_page_t;
+
+/* The context's GPU pages whose device is lost, when those have gone on that could: see MMSB_FALLBACK_HOST. Pages that have lost
+ * bytes stay, with MMSB_E_DEVICE_LOST for calls that need these; the rest of such a page can be read. They can be destroyed, or
+ * loaded again from a snapshot (mmsb_load_options_t.page_ids). Pages that have lost nothing are listed while somebody has them
+ * pinned or in a group, and, without a fallback, until they are migrated. A list.
+ * Errors: handle errors (context), MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: while pages move. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_context_lost_pages(mmsb_context_t context, mmsb_lost_page_t *pages, size_t capacity, size_t *count);
 
 /* Ends the copy on the host, when what is newer there has gone to the device. A page without one is left alone.
  * Errors: handle errors, MMSB_E_BUSY (the copy is pinned), MMSB_E_MISMATCH (written on both sides), MMSB_E_DEVICE,

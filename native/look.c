@@ -86,7 +86,8 @@ static void fill_info(uint64_t page, const mmsb__record_t *record, uint64_t stat
     info->read_pins = record->read_pins;
     info->write_pins = record->write_pins;
     info->simulated = is_device_location(info->location) &&
-                      __atomic_load_n(&mmsb__context_record(mmsb__record_context(index))->simulated, __ATOMIC_RELAXED);
+                      (info->device >= MMSB_DEVICE_STAND_IN ||
+                       __atomic_load_n(&mmsb__context_record(mmsb__record_context(index))->simulated, __ATOMIC_RELAXED));
     info->adopted = (state & MMSB__ADOPTED) != 0;
     info->read_only = (state & MMSB__READ_ONLY) != 0;
     info->metadata_count = side ? side->metadata_count : 0;

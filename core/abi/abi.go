@@ -77,14 +77,16 @@ var SimulateNames = [...]string{
 
 // MMSB_FALLBACK_*.
 const (
-	FallbackError = 0
-	FallbackHost  = 1
+	FallbackError    = 0
+	FallbackHost     = 1
+	FallbackSimulate = 2
 )
 
 // FallbackNames has their names, as texts for people have them, at their values.
 var FallbackNames = [...]string{
-	FallbackError: "error",
-	FallbackHost:  "host",
+	FallbackError:    "error",
+	FallbackHost:     "host",
+	FallbackSimulate: "simulate",
 }
 
 // MMSB_DELTA_*.
@@ -150,8 +152,9 @@ const (
 
 // MMSB_DEVICE_*.
 const (
-	DeviceHost = -1
-	DeviceNone = -2
+	DeviceHost    = -1
+	DeviceNone    = -2
+	DeviceStandIn = 1024
 )
 
 // MMSB_SLEEP_*.

@@ -14,6 +14,7 @@ func broken(format string, arguments ...any) error {
 
 // Check walks over all of a context and says what is wrong with it; no other call may run on it. Errors: Internal.
 func (c *Context) Check() error {
+	c.losses.Wait()
 	for _, check := range []func() error{c.memory.Check, c.residency.Check, c.checkPages, c.checkIDs, c.checkTable} {
 		if err := check(); err != nil {
 			return err

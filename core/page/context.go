@@ -29,8 +29,10 @@ type Context struct {
 	users sync.RWMutex // calls that run on the context
 	// creating is held by calls that make a page in Go, before they lock one: a load comes before them or after them.
 	creating sync.RWMutex
-	adopts   atomic.Bool // pages were adopted: a load looks for them
-	guard    uint64      // every so many host pages one is guarded; 0 = none
+	adopts   atomic.Bool    // pages were adopted: a load looks for them
+	guard    uint64         // every so many host pages one is guarded; 0 = none
+	fallback int32          // abi.Fallback…
+	losses   sync.WaitGroup // lost devices whose pages are being looked after
 
 	syncs        syncs // pages that wait for their sync
 	ids          ids

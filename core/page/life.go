@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"sync/atomic"
 
-	"libmmsb/core/abi"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/residency"
@@ -65,7 +64,7 @@ func (c *Context) close() error {
 
 // compose makes a context of the rooms below and the one above.
 func compose(options *Options) *Context {
-	c := &Context{persistence: noPersistence{}, guard: options.GuardEvery}
+	c := &Context{persistence: noPersistence{}, guard: options.GuardEvery, fallback: options.Fallback}
 	c.groups.open = make(map[native.Group]*group)
 	c.ids.start()
 	c.dependencies.graph = newGraph()
@@ -83,9 +82,10 @@ func compose(options *Options) *Context {
 		},
 	})
 	c.residency = residency.New(c.memory, devices, residency.Options{
-		Default:      residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
-		FallbackHost: options.Fallback == abi.FallbackHost,
-		DiskPath:     options.DiskPath,
+		Default:    residency.Placement{Location: options.DefaultLocation, Device: options.DefaultDevice},
+		Fallback:   options.Fallback,
+		DiskPath:   options.DiskPath,
+		DeviceLost: c.deviceLost,
 		Moved: func(index uint32) {
 			c.leaving(index, native.RecordAt(index).LoadState(), false)
 			c.persistence.Moved(index)

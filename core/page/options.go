@@ -36,8 +36,8 @@ func (o *Options) check() error {
 	case o.Simulate < abi.SimulateOff || o.Simulate > abi.SimulateAlways:
 		return status.Errorf(status.InvalidArgument, "simulate is %d, not off, if-no-gpu or always (is MMSB_SIMULATE set?)",
 			o.Simulate)
-	case o.Fallback < abi.FallbackError || o.Fallback > abi.FallbackHost:
-		return status.Errorf(status.InvalidArgument, "fallback is %d, not error or host", o.Fallback)
+	case o.Fallback < abi.FallbackError || o.Fallback > abi.FallbackSimulate:
+		return status.Errorf(status.InvalidArgument, "fallback is %d, not error, host or simulate", o.Fallback)
 	case o.SimulatedDevices < 1 || o.SimulatedDevices > 64:
 		return status.Errorf(status.InvalidArgument, "simulated_devices is %d, not 1 to 64", o.SimulatedDevices)
 	case o.GuardEvery == 0 && o.GuardQuarantine != 0:

@@ -94,6 +94,11 @@ func (s *syncing) run() {
 	for len(waiting) > 0 {
 		waiting = s.batch(waiting)
 	}
+	if s.lost { // the next call finds the pages where they go on
+		for _, page := range s.pages {
+			_, _ = goOn(page)
+		}
+	}
 }
 
 type syncing struct {
@@ -104,6 +109,7 @@ type syncing struct {
 	work      *ticket.Work
 	mayEnd    bool // pages that have ended are no failure
 	done      int
+	lost      bool // a device was lost
 	bad       int
 	err       error
 }
@@ -118,6 +124,7 @@ func (s *syncing) failed(i int, err error) {
 }
 
 func (s *syncing) ended(i int, err error) {
+	s.lost = s.lost || status.CodeOf(err) == status.DeviceLost
 	if s.codes != nil {
 		s.codes[i] = int32(status.CodeOf(err))
 	}

@@ -16,7 +16,8 @@ func (r *Residency) MakeResident(index uint32) error {
 	return r.makeResident(index)
 }
 
-// present gives the locked page of a record its bytes where they wait in a snapshot.
+// present gives the locked page of a record its bytes where they wait in a snapshot. The page's location stays: native code has
+// looked at it.
 func (r *Residency) present(index uint32) error {
 	if r.waiting.get(index) == nil {
 		return nil
@@ -24,7 +25,7 @@ func (r *Residency) present(index uint32) error {
 	record := native.RecordAt(index)
 	state := record.LoadState()
 	p := &Page{Residency: r, Index: index, Record: record, State: state &^ native.OwnerMask}
-	err := p.Present()
+	err := p.presentAt(p.Placement())
 	record.StoreState(p.State | state&native.OwnerMask)
 	return err
 }

@@ -9,7 +9,9 @@ import (
 // package knows no more of devices. All methods may be called from many goroutines, with a page locked, and return when the
 // device has done the work.
 type Devices interface {
-	// Check tells whether pages can lie at a location of a device. Errors: NoDevice, Device, Unsupported.
+	// OnLoss sets what is told once of each device that a call has found lost. It is called before all others.
+	OnLoss(told func(device int32))
+	// Check tells whether pages can lie at a location of a device. Errors: NoDevice, Device, DeviceLost, Unsupported.
 	Check(location, device int32) error
 	// Simulated says whether the devices are simulated ones. It is asked after Check.
 	Simulated() bool
@@ -65,6 +67,7 @@ type NoDevices struct{ Devices }
 func (NoDevices) Check(_, device int32) error {
 	return status.Errorf(status.NoDevice, "no device %d: this program was built without devices", device)
 }
-func (NoDevices) Trim()  {}
-func (NoDevices) End()   {}
-func (NoDevices) Close() {}
+func (NoDevices) OnLoss(func(device int32)) {}
+func (NoDevices) Trim()                     {}
+func (NoDevices) End()                      {}
+func (NoDevices) Close()                    {}

@@ -209,14 +209,23 @@ func (p *Page) Move(to Placement, ready func() error) error {
 	return nil
 }
 
-// Present gives the page its bytes where they wait in a snapshot.
+// Present gives the page its bytes where they wait in a snapshot: where it lies, or where the fallback says.
 func (p *Page) Present() error {
-	source := p.waiting.get(p.Index)
-	if source == nil {
+	if p.waiting.get(p.Index) == nil {
 		return nil
 	}
+	at, err := p.place()
+	if err != nil {
+		return err
+	}
+	return p.presentAt(at)
+}
+
+// presentAt is Present at a placement.
+func (p *Page) presentAt(at Placement) error {
+	source := p.waiting.get(p.Index)
 	size := p.Record.Size
-	f, err := p.TakeLike(size)
+	f, err := p.Take(at, size, p.Node(), true)
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,11 @@ import (
 
 // Options say where pages of a context can lie.
 type Options struct {
-	Default      Placement // of pages that name none
-	FallbackHost bool      // where a device cannot be had the page lies on the host
-	DiskPath     string    // the folder of the context's file
+	Default  Placement // of pages that name none
+	Fallback int32     // abi.Fallback…: where pages lie whose location is not available
+	DiskPath string    // the folder of the context's file
+	// DeviceLost comes once for each device that is lost, when a call has met it, which may have pages locked.
+	DeviceLost func(device int32)
 	// Moved comes when a page's memory is about to go elsewhere. The page is locked.
 	Moved func(index uint32)
 }
@@ -44,6 +46,7 @@ type hostCopy struct {
 
 // New makes the residency of a context that has no pages. Begin must follow.
 func New(m *memory.Memory, devices Devices, options Options) *Residency {
+	devices.OnLoss(options.DeviceLost)
 	return &Residency{memory: m, devices: devices, options: options}
 }
 
@@ -57,7 +60,7 @@ func (r *Residency) Begin(context uint32) (byDefault Placement, err error) {
 	return byDefault, err
 }
 
-// Resolve says where a page goes that is to lie at a location: there, on the host instead, or nowhere.
+// Resolve says where a page goes that is to lie at a location: there, where the fallback says, or nowhere.
 func (r *Residency) Resolve(location, device int32) (Placement, error) {
 	if byDefault := r.options.Default; location == abi.LocationDefault {
 		if device != 0 && device != byDefault.Device {
@@ -81,8 +84,10 @@ func (r *Residency) Resolve(location, device int32) (Placement, error) {
 		case err == nil:
 			native.SetSimulated(r.context, r.devices.Simulated())
 			return Placement{location, device}, nil
-		case r.options.FallbackHost:
+		case r.options.Fallback == abi.FallbackHost:
 			return Placement{abi.LocationCPU, 0}, nil
+		case r.options.Fallback == abi.FallbackSimulate && device < abi.DeviceStandIn:
+			return r.Resolve(location, abi.DeviceStandIn+device)
 		}
 		return Placement{}, err
 	}

@@ -30,6 +30,7 @@ type Options struct {
 	Simulate Simulate
 	Devices  int    // simulated ones
 	Memory   uint64 // of each
+	StandIns bool   // the device abi.DeviceStandIn + N is a simulated one, whatever the others are
 	// Simulated says what else simulated devices are like, for tests.
 	Simulated sim.Options
 }
@@ -41,6 +42,10 @@ type Set struct {
 	driver  driver.Driver
 	sim     *sim.Driver // where it is simulated: the context's own
 	err     error
+
+	standInOnce sync.Once
+	standIn     *sim.Driver // simulated devices in the place of others; nil until one is asked for
+	standInErr  error
 
 	users  sync.RWMutex // calls that run on the set
 	ended  bool
@@ -77,18 +82,26 @@ func (s *Set) Driver() (driver.Driver, error) {
 				return
 			}
 		}
-		like := s.options.Simulated
-		like.Devices, like.Memory = s.options.Devices, s.options.Memory
-		if simulatedLatency > 0 {
-			like.Latency, like.Hold = simulatedLatency, simulatedHold
-		}
-		s.sim, s.err = sim.New(like)
+		s.sim, s.err = s.simulate(s.options.Devices)
 		if s.err == nil {
 			s.driver = s.sim
 		}
 	})
 	return s.driver, s.err
 }
+
+// simulate makes simulated devices as the context wants them.
+func (s *Set) simulate(count int) (*sim.Driver, error) {
+	like := s.options.Simulated
+	like.Devices, like.Memory = count, s.options.Memory
+	if simulatedLatency > 0 {
+		like.Latency, like.Hold = simulatedLatency, simulatedHold
+	}
+	return sim.New(like)
+}
+
+// mostStandIns is of how many devices simulated ones can take the place.
+const mostStandIns = 64
 
 // Simulated says whether the devices are simulated ones.
 func (s *Set) Simulated() bool {
@@ -111,7 +124,7 @@ type Device struct {
 
 // List is the set's devices. It opens each of them.
 func (s *Set) List() ([]Device, error) {
-	d, err := s.enter()
+	d, _, err := s.enter(0)
 	if err != nil {
 		return nil, err
 	}
@@ -130,34 +143,39 @@ func (s *Set) List() ([]Device, error) {
 	return list, nil
 }
 
-// enter begins a call of the program on the set's driver, which does not end until users is unlocked; not where there is an
-// error.
-func (s *Set) enter() (driver.Driver, error) {
+// enter begins a call of the program on a device of the set: at is its ordinal in the driver, which does not end until users is
+// unlocked; not where there is an error.
+func (s *Set) enter(ordinal int) (d driver.Driver, at int, err error) {
 	s.users.RLock()
-	return s.entered(s.ended)
+	return s.entered(s.ended, ordinal)
 }
 
-func (s *Set) entered(over bool) (d driver.Driver, err error) {
-	if over {
+func (s *Set) entered(over bool, ordinal int) (d driver.Driver, at int, err error) {
+	switch at = ordinal - abi.DeviceStandIn; {
+	case over:
 		err = status.Errorf(status.StaleHandle, "the context of these devices has ended")
-	} else {
+	case at >= 0 && s.options.StandIns:
+		s.standInOnce.Do(func() { s.standIn, s.standInErr = s.simulate(mostStandIns) })
+		d, err = s.standIn, s.standInErr
+	default:
+		at = ordinal
 		d, err = s.Driver()
 	}
 	if err != nil {
 		s.users.RUnlock()
 	}
-	return d, err
+	return d, at, err
 }
 
 // Shared is the runtime of a device that everybody shares: all contexts, where it is the driver's. Pages use it until Close.
 func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
 	s.users.RLock()
-	d, err := s.entered(s.closed)
+	d, at, err := s.entered(s.closed, ordinal)
 	if err != nil {
 		return nil, err
 	}
 	defer s.users.RUnlock()
-	return s.sharedOf(d, ordinal)
+	return s.sharedOf(d, at)
 }
 
 func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
@@ -172,7 +190,7 @@ func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 		}
 		r.shared = true
 		registry.add(r)
-		if s.sim != nil {
+		if info := device.Info(); info.Simulated {
 			s.mutex.Lock()
 			s.shared[r] = struct{}{}
 			s.mutex.Unlock()
@@ -183,12 +201,12 @@ func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 
 // New composes a runtime of the program's own. It ends with the set, if it is not destroyed before.
 func (s *Set) New(ordinal int, options RuntimeOptions) (*Runtime, error) {
-	d, err := s.enter()
+	d, at, err := s.enter(ordinal)
 	if err != nil {
 		return nil, err
 	}
 	defer s.users.RUnlock()
-	device, err := d.Open(ordinal)
+	device, err := d.Open(at)
 	if err != nil {
 		return nil, err
 	}
@@ -248,5 +266,9 @@ func (s *Set) Close() {
 	if s.sim != nil {
 		runtime.Leave(s.sim)
 		s.sim.Close()
+	}
+	if s.standIn != nil {
+		runtime.Leave(s.standIn)
+		s.standIn.Close()
 	}
 }

@@ -12,14 +12,14 @@ import (
 // onLedger calls work with a device of the set, or with nil for the pinned memory of the host, as runtime.MemoryOf takes it. The
 // set does not end meanwhile. Errors: StaleHandle, NoDevice, Device.
 func (s *Set) onLedger(ordinal int, work func(device driver.Device)) error {
-	d, err := s.enter()
+	d, at, err := s.enter(ordinal)
 	if err != nil {
 		return err
 	}
 	defer s.users.RUnlock()
 	var device driver.Device
 	if ordinal != abi.DeviceHost {
-		if device, err = d.Open(ordinal); err != nil {
+		if device, err = d.Open(at); err != nil {
 			return err
 		}
 	}

@@ -170,12 +170,12 @@ func (t *runtimes) remove(r *Runtime) {
 
 // SharedHandle is the handle of the runtime that everybody shares.
 func (s *Set) SharedHandle(ordinal int) (uint64, error) {
-	d, err := s.enter()
+	d, at, err := s.enter(ordinal)
 	if err != nil {
 		return 0, err
 	}
 	defer s.users.RUnlock()
-	shared, err := s.sharedOf(d, ordinal)
+	shared, err := s.sharedOf(d, at)
 	if err != nil {
 		return 0, err
 	}

@@ -30,6 +30,9 @@ func use(like func(options *devices.Options)) {
 			Simulate: devices.Simulate(options.Simulate), Devices: int(options.SimulatedDevices),
 			Memory: options.SimulatedMemory,
 		}
+		if options.Fallback == abi.FallbackSimulate {
+			of.Simulate, of.StandIns = max(of.Simulate, devices.IfNoGPU), true
+		}
 		like(&of)
 		return &context{set: devices.NewSet(of), devices: make(map[int32]*device)}
 	})
@@ -51,6 +54,7 @@ func SetOf(handle uint64) (set *devices.Set, err error) {
 // context is the devices of a context.
 type context struct {
 	set     *devices.Set
+	lost    func(device int32) // is told of each device that is
 	mutex   sync.Mutex
 	devices map[int32]*device // those that pages were on
 }
@@ -66,6 +70,7 @@ const (
 type device struct {
 	runtime *gpu.Runtime
 	kernels *kernels.Set // nil = this build has none for it
+	lost    sync.Once    // when a call has found it lost
 
 	mutex sync.Mutex
 	turn  sync.Cond
@@ -111,11 +116,25 @@ func (c *context) device(ordinal int32) (*device, error) {
 	return d, nil
 }
 
+// OnLoss is residency.Devices'.
+func (c *context) OnLoss(told func(device int32)) { c.lost = told }
+
+// met is an error that a call has met on a device.
+func (c *context) met(ordinal int32, d *device, err error) error {
+	if status.CodeOf(err) == status.DeviceLost && d.runtime.Lost() {
+		d.lost.Do(func() { c.lost(ordinal) })
+	}
+	return err
+}
+
 // Check is residency.Devices'.
 func (c *context) Check(location, ordinal int32) error {
 	d, err := c.device(ordinal)
 	if err != nil {
 		return err
+	}
+	if d.runtime.Lost() {
+		return c.met(ordinal, d, status.Errorf(status.DeviceLost, "device %d is lost", ordinal))
 	}
 	if info := d.runtime.Device().Info(); location == abi.LocationUnified && !info.ManagedMemory {
 		return status.Errorf(status.Unsupported, "device %d (%s) has no managed memory", ordinal, info.Name)
@@ -201,10 +220,10 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 	}
 	l, err := d.take()
 	if err != nil {
-		return err
+		return c.met(ordinal, d, err)
 	}
 	defer d.give(l)
-	return cmp.Or(work(d, l), l.Synchronize()) // also what was queued before an error is done when the call returns
+	return c.met(ordinal, d, cmp.Or(work(d, l), l.Synchronize())) // also what was queued before an error is done then
 }
 
 // Allocate is residency.Devices'.
@@ -241,7 +260,7 @@ func (c *context) AllocateHost(location, ordinal int32, bytes uint64) (uintptr, 
 	}
 	address, err := d.runtime.AllocateHost(kindOf(location), bytes)
 	if err != nil {
-		return 0, err
+		return 0, c.met(ordinal, d, err)
 	}
 	clear(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), uintptr(address))), bytes))
 	return uintptr(address), nil

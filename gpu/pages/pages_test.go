@@ -30,10 +30,15 @@ type world struct {
 }
 
 // on runs a test on a context of its own, which leaves nothing behind and nothing out of order. Native locks belong to threads.
-func on(t *testing.T, test func(w *world)) {
+func on(t *testing.T, test func(w *world)) { falling(t, abi.FallbackError, test) }
+
+// falling is on for a context with a fallback.
+func falling(t *testing.T, fallback int32, test func(w *world)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20})
+	context, err := page.NewContext(page.Options{
+		Simulate: abi.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20, Fallback: fallback,
+	})
 	require.NoError(t, err)
 	set, err := SetOf(context)
 	require.NoError(t, err)

@@ -216,14 +216,19 @@ func (w *world) hint(handle uint64, beside *rand.Rand) {
 	}
 }
 
+// mostPrograms is how many random programs a test runs: usually so many, or what the environment asks for.
+func mostPrograms(usually uint64) uint64 {
+	if given, err := strconv.ParseUint(os.Getenv("MMSB_PROGRAMS"), 10, 64); err == nil {
+		return given
+	}
+	return usually
+}
+
 // One random program leaves the same bytes, masks and epochs on the host, on a device, in two places and in managed memory,
 // whatever moves meanwhile, in whatever order the device works, with changes that somebody watches and without.
 func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
-	first, programs := uint64(1), uint64(40)
-	if given, err := strconv.ParseUint(os.Getenv("MMSB_PROGRAMS"), 10, 64); err == nil {
-		programs = given
-	}
-	for seed := first; seed < first+programs; seed++ {
+	first := uint64(1)
+	for seed := first; seed < first+mostPrograms(40); seed++ {
 		var want []moment
 		for at := hostOnly; at <= unified; at++ {
 			for schedule := range 3 {

@@ -50,7 +50,7 @@ func (c *context) Transfer(ordinal int32, toDevice bool, list []residency.Transf
 	}
 	first, err := d.take()
 	if err != nil {
-		return err
+		return c.met(ordinal, d, err)
 	}
 	defer d.give(first)
 	threshold := d.threshold(first)
@@ -71,7 +71,7 @@ func (c *context) Transfer(ordinal int32, toDevice bool, list []residency.Transf
 	for turn := range steps { // also what was queued before an error is done when the call returns
 		err = cmp.Or(err, steps[turn].end())
 	}
-	return err
+	return c.met(ordinal, d, err)
 }
 
 func size(list []residency.Transfer) (sum int) {

@@ -58,6 +58,7 @@ typedef struct call_arguments {
     mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
     mmsb_page_copy_t page_copy;
+    mmsb_lost_page_t lost_page;
     mmsb_page_advice_t page_advice;
     uint32_t distance;
     mmsb_sync_stats_t sync_stats;
@@ -200,6 +201,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_context_sync_drain, MMSB_KIND_CONTEXT, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_context_prefetch, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
     CALL(mmsb_context_prefetch_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.other_number, 1, 0, NULL, &a.number)) \
+    CALL(mmsb_context_lost_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.lost_page, 1, &a.length)) \
     CALL(mmsb_page_copies, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_copy, 1, &a.length)) \
     CALL(mmsb_page_advise, MMSB_KIND_PAGE, ORDINARY, (handle, NULL)) \
     CALL(mmsb_page_advice, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_advice)) \

@@ -44,6 +44,7 @@ static void options_are_read_from_text(void) {
           .huge_pages = 1}},
         {"simulate=always,default_location=gpu",
          {.simulate = MMSB_SIMULATE_ALWAYS, .default_location = MMSB_LOCATION_GPU, .huge_pages = 1}},
+        {"fallback=simulate", {.fallback = MMSB_FALLBACK_SIMULATE, .huge_pages = 1}},
         {"default_location=unified fallback=error", {.default_location = MMSB_LOCATION_UNIFIED, .huge_pages = 1}},
         {"default_location=pinned", {.default_location = MMSB_LOCATION_PINNED, .huge_pages = 1}},
         {"  memory_limit=1K ,  simulate=off  ", {.memory_limit = 1024, .huge_pages = 1}},
@@ -144,6 +145,8 @@ static void wrong_options_make_no_context(void) {
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options = defaults();
     options.fallback = MMSB_FALLBACK_ERROR - 1;
+    CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
+    options.fallback = MMSB_FALLBACK_SIMULATE + 1;
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options = defaults();
     options.huge_pages = 2;

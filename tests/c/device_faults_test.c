@@ -211,10 +211,63 @@ static void a_lost_device_says_so_and_is_given_back(void) {
     }
 }
 
+static mmsb_context_t context_with(int32_t fallback) {
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.simulate = MMSB_SIMULATE_ALWAYS;
+    options.simulated_memory = 64 << 20;
+    options.fallback = fallback;
+    mmsb_context_t context = 0;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    return context;
+}
+
+/* What a fallback leaves behind: the device and the location that pages have which were in two places. */
+static void pages_of_a_lost_device_go_on(void) {
+    static const struct {
+        int32_t fallback, location, device, simulated;
+    } cases[] = {
+        {MMSB_FALLBACK_ERROR, MMSB_LOCATION_GPU, 0, 1},
+        {MMSB_FALLBACK_HOST, MMSB_LOCATION_CPU, 0, 0},
+        {MMSB_FALLBACK_SIMULATE, MMSB_LOCATION_GPU, MMSB_DEVICE_STAND_IN, 1},
+    };
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mmsb_context_t context = context_with(cases[i].fallback);
+        mmsb_page_t kept = new_page(context, 5000), far = new_page(context, 300);
+        CHECK_OK(mmsb_page_write(kept, 0, "kept", 4));
+        CHECK_OK(mmsb_page_sync(kept, MMSB_SYNC_TO_DEVICE, 0));
+        CHECK_OK(mmsb_page_migrate(far, MMSB_LOCATION_GPU, 0));
+        size_t count = 7;
+        CHECK_OK(mmsb_context_lost_pages(context, NULL, 0, &count));
+        CHECK_EQUAL(count, 0);
+        REQUIRE_OK(mmsb_test_device_fault(context, 0, MMSB_TEST_COPY, 0, MMSB_TEST_LOSE));
+        CHECK_STATUS(mmsb_page_write(far, 0, "x", 1), MMSB_E_DEVICE_LOST);
+        mmsb_lost_page_t lost[2];
+        const size_t expected = cases[i].fallback == MMSB_FALLBACK_ERROR ? 2 : 1;
+        CHECK_STATUS(mmsb_context_lost_pages(context, lost, 1, &count), expected > 1 ? MMSB_E_OUT_OF_RANGE : MMSB_OK);
+        CHECK_EQUAL(count, expected);
+        CHECK_OK(mmsb_context_lost_pages(context, lost, 2, &count));
+        REQUIRE(count == expected);
+        const mmsb_lost_page_t *l = &lost[expected - 1];
+        CHECK(l->page == far && l->id == mmsb_page_id(far) && l->size == 300 && l->lost == 300 && l->device == 0);
+        mmsb_page_info_t info = page_info(kept);
+        CHECK(info.location == cases[i].location && info.device == cases[i].device && info.simulated == cases[i].simulated);
+        char got[4];
+        CHECK_OK(mmsb_page_read(kept, 0, got, 4));
+        CHECK(memcmp(got, "kept", 4) == 0);
+        CHECK_STATUS(mmsb_page_read(far, 0, got, 1), MMSB_E_DEVICE_LOST);
+        CHECK_OK(mmsb_page_destroy(far));
+        CHECK_STATUS(mmsb_page_sync(kept, MMSB_SYNC_TO_DEVICE, 0), MMSB_OK);
+        CHECK_OK(mmsb_context_destroy(context));
+    }
+}
+
 int main(void) {
     RUN(queued_work_is_seen_undone_and_done);
     RUN(a_stream_waits_for_a_ticket_on_the_device);
     RUN(failed_calls_change_nothing);
     RUN(a_lost_device_says_so_and_is_given_back);
+    RUN(pages_of_a_lost_device_go_on);
     return check_report();
 }

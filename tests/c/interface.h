@@ -142,6 +142,14 @@ FIELD_IS(mmsb_page_copy_t, device, 4, 4);
 FIELD_IS(mmsb_page_copy_t, size, 8, 8);
 FIELD_IS(mmsb_page_copy_t, newer, 16, 8);
 
+SIZE_IS(mmsb_lost_page_t, 40);
+FIELD_IS(mmsb_lost_page_t, page, 0, 8);
+FIELD_IS(mmsb_lost_page_t, id, 8, 8);
+FIELD_IS(mmsb_lost_page_t, size, 16, 8);
+FIELD_IS(mmsb_lost_page_t, lost, 24, 8);
+FIELD_IS(mmsb_lost_page_t, device, 32, 4);
+FIELD_IS(mmsb_lost_page_t, reserved_word, 36, 4);
+
 SIZE_IS(mmsb_sync_stats_t, 128);
 FIELD_IS(mmsb_sync_stats_t, struct_size, 0, 4);
 FIELD_IS(mmsb_sync_stats_t, reserved_word, 4, 4);
@@ -635,6 +643,7 @@ static const struct interface_struct {
     {MMSB_STRUCT_PAGE_INFO, sizeof(mmsb_page_info_t)},
     {MMSB_STRUCT_PAGE_RANGE, sizeof(mmsb_page_range_t)},
     {MMSB_STRUCT_PAGE_COPY, sizeof(mmsb_page_copy_t)},
+    {MMSB_STRUCT_LOST_PAGE, sizeof(mmsb_lost_page_t)},
     {MMSB_STRUCT_SYNC_STATS, sizeof(mmsb_sync_stats_t)},
     {MMSB_STRUCT_PAGE_ADVICE, sizeof(mmsb_page_advice_t)},
     {MMSB_STRUCT_RUN, sizeof(mmsb_run_t)},
@@ -783,6 +792,7 @@ static const char *const interface_calls[] = {
     "mmsb_context_prefetch_start",
     "mmsb_page_copies",
     "mmsb_context_device_pages",
+    "mmsb_context_lost_pages",
     "mmsb_page_host_copy_drop",
     "mmsb_page_host_copy_pin",
     "mmsb_page_host_copy_unpin",

@@ -12,6 +12,8 @@ WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
 PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
+FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
+NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
 SYNCS = Go(
@@ -19,7 +21,7 @@ SYNCS = Go(
     folders=("core/residency", "core/page", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
-    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE),
+    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
         Mutant(
@@ -121,6 +123,34 @@ SYNCS = Go(
         Mutant(
             "half-told", "advice that is refused leaves the driver with half of it",
             "context.Advise", "_ = c.advise(ordinal, memory, before)", "", mode=ADVICE,
+        ),
+        Mutant(
+            "loss-goes-on", "a page goes on without the bytes that only the lost device had",
+            "Lost", "both.newer(both.device, 0,", "both.newer(nil, 0,", mode=FALLBACK,
+        ),
+        Mutant(
+            "address-forgotten", "a page goes on without what was written through its address on the lost device",
+            "Lost", "both == nil || both.rawOnDevice(p.Record)", "both == nil", mode=FALLBACK,
+        ),
+        Mutant(
+            "loss-untold", "nobody looks after the pages of a lost device",
+            "context.met", "d.lost.Do(func() { c.lost(ordinal) })", "", mode=FALLBACK,
+        ),
+        Mutant(
+            "lost-device-serves", "new pages are to lie on the lost device",
+            "context.Check", "d.runtime.Lost()", "false", mode=NO_FALLBACK,
+        ),
+        Mutant(
+            "error-falls-back", "pages move though the context has no fallback",
+            "goOn", "c.context.fallback == abi.FallbackError", "false", mode=FALLBACK,
+        ),
+        Mutant(
+            "sync-waits-for-the-walk", "a sync leaves its pages on the device that it found lost",
+            "syncing.run", "if s.lost {", "if false {", mode=FALLBACK,
+        ),
+        Mutant(
+            "waits-on-a-lost-device", "a page that waits in a snapshot can only go to its device",
+            "place", "return p.Resolve(at.Location, at.Device)", "return at, nil", mode=FALLBACK,
         ),
     ),
 )  # fmt: skip

@@ -1,11 +1,11 @@
 "Fallback to the CPU for programs that run without a GPU."
 module DeviceFallback
 
-using ..MMSB: AbstractMMSBError, CPU_ONLY, Page, check, fill_reference
+using ..MMSB: AbstractMMSBError, CPU_ONLY, MMSBState, Page, call, check, fill_reference
 using ..MMSB.DeviceSync: GPUCommandBuffer, enqueue_propagation_command
 using ..MMSB.LibMMSB
 
-export CPUPropagationQueue, drain, fallback_to_cpu, has_gpu_support
+export CPUPropagationQueue, drain, fallback_to_cpu, get_lost_pages, has_gpu_support
 
 """
     has_gpu_support()::Bool
@@ -41,6 +41,31 @@ function fallback_to_cpu(f)
         @warn "the device is not available: running on the CPU" failure.message
     end
     return task_local_storage(f, CPU_ONLY, true)
+end
+
+"""
+    get_lost_pages(state)
+
+The GPU pages whose device is lost, when those have gone on that could, as named tuples `(page, size, lost, device)`: `lost`
+counts bytes that only the device had, or that it may have changed. With a `fallback`, pages whose newest bytes the host has go
+on by themselves. What has lost bytes can be deleted, or loaded again from a snapshot.
+"""
+function get_lost_pages(state::MMSBState)
+    count = Ref{Csize_t}(0)
+    lost = Vector{mmsb_lost_page_t}(undef, 256)
+    while true
+        try
+            call(mmsb_context_lost_pages, state, lost, length(lost), count)
+            break
+        catch failure
+            failure isa AbstractMMSBError && failure.code == MMSB_E_OUT_OF_RANGE || rethrow()
+            resize!(lost, count[])
+        end
+    end
+    return [
+        (page = Page(state, l.page), size = Int(l.size), lost = Int(l.lost), device = Int(l.device)) for
+        l in view(lost, 1:Int(count[]))
+    ]
 end
 
 """

@@ -61,6 +61,7 @@ const MMSB_LOCATION_PINNED = Int32(3)
 const MMSB_LOCATION_DISK = Int32(4)
 const MMSB_DEVICE_HOST = Int32(-1)
 const MMSB_DEVICE_NONE = Int32(-2)
+const MMSB_DEVICE_STAND_IN = Int32(1024)
 const MMSB_DOMAIN_NONE = Int32(0)
 const MMSB_DOMAIN_ERRNO = Int32(1)
 const MMSB_DOMAIN_CUDA = Int32(2)
@@ -122,11 +123,13 @@ const MMSB_STRUCT_SYNC_STATS = Int32(48)
 const MMSB_STRUCT_TENSOR_OPTIONS = Int32(49)
 const MMSB_STRUCT_TENSOR_INFO = Int32(50)
 const MMSB_STRUCT_PAGE_ADVICE = Int32(51)
+const MMSB_STRUCT_LOST_PAGE = Int32(52)
 const MMSB_SIMULATE_OFF = Int32(0)
 const MMSB_SIMULATE_IF_NO_GPU = Int32(1)
 const MMSB_SIMULATE_ALWAYS = Int32(2)
 const MMSB_FALLBACK_ERROR = Int32(0)
 const MMSB_FALLBACK_HOST = Int32(1)
+const MMSB_FALLBACK_SIMULATE = Int32(2)
 const MMSB_GUARD_BEFORE = Int32(1)
 const MMSB_GUARD_BEHIND = Int32(2)
 const MMSB_GUARD_ENDED = Int32(3)
@@ -377,6 +380,15 @@ struct mmsb_page_copy_t
     device::Int32
     size::UInt64
     newer::UInt64
+end
+
+struct mmsb_lost_page_t
+    page::mmsb_page_t
+    id::UInt64
+    size::UInt64
+    lost::UInt64
+    device::Int32
+    reserved_word::Int32
 end
 
 struct mmsb_sync_stats_t
@@ -908,6 +920,7 @@ const STRUCTS = (
     MMSB_STRUCT_PAGE_INFO => mmsb_page_info_t,
     MMSB_STRUCT_PAGE_RANGE => mmsb_page_range_t,
     MMSB_STRUCT_PAGE_COPY => mmsb_page_copy_t,
+    MMSB_STRUCT_LOST_PAGE => mmsb_lost_page_t,
     MMSB_STRUCT_SYNC_STATS => mmsb_sync_stats_t,
     MMSB_STRUCT_PAGE_ADVICE => mmsb_page_advice_t,
     MMSB_STRUCT_RUN => mmsb_run_t,
@@ -1166,6 +1179,10 @@ mmsb_context_device_pages(context, device, cursor, pages, capacity, count) =
     @ccall libmmsb.mmsb_context_device_pages(
         context::mmsb_context_t, device::Int32, cursor::Ptr{UInt64}, pages::Ptr{mmsb_page_t}, capacity::Csize_t,
         count::Ptr{Csize_t}
+    )::mmsb_status_t
+mmsb_context_lost_pages(context, pages, capacity, count) =
+    @ccall libmmsb.mmsb_context_lost_pages(
+        context::mmsb_context_t, pages::Ptr{mmsb_lost_page_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_page_host_copy_drop(page) = @ccall libmmsb.mmsb_page_host_copy_drop(page::mmsb_page_t)::mmsb_status_t
 mmsb_page_host_copy_pin(page, mode, address) =

@@ -33,7 +33,8 @@ Owns pages. It lives until `close`, or until nothing refers to it or its pages a
 
 `simulate` is `:off`, `:if_no_gpu` or `:always`; without it the environment variable MMSB_SIMULATE decides. The other
 options: `default_location::PageLocation` and `default_device` (for new pages that name none), `simulated_devices` (their number),
-`simulated_memory` (bytes of each), `fallback` (`:error`, or `:host` to use host memory if a location is not available),
+`simulated_memory` (bytes of each), `fallback` (what takes the place of a location that is not available, also when a device is
+lost in mid-work: `:error` for nothing, `:host` for host memory, `:simulate` for a simulated device),
 `memory_limit` (bytes of host memory, 0 = none), `disk_path` (folder for DISK pages), `huge_pages::Bool`, `guard_every` (N guards
 every N-th page in host memory, 0 none: see [`check_guard`](@ref)), `guard_quarantine` (bytes of given-back memory that it holds
 back).
@@ -72,7 +73,7 @@ end
 # The options of a state, each with what it may be.
 const STATE_OPTIONS = (
     simulate = (off = MMSB_SIMULATE_OFF, if_no_gpu = MMSB_SIMULATE_IF_NO_GPU, always = MMSB_SIMULATE_ALWAYS),
-    fallback = (error = MMSB_FALLBACK_ERROR, host = MMSB_FALLBACK_HOST),
+    fallback = (error = MMSB_FALLBACK_ERROR, host = MMSB_FALLBACK_HOST, simulate = MMSB_FALLBACK_SIMULATE),
     default_location = PageLocation,
     default_device = Int32,
     simulated_devices = Int32,

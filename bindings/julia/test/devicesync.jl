@@ -120,6 +120,16 @@ end
         @test fails(() -> fallback_to_cpu(() -> resize_page!(state, page, 0)), MMSBError, 13)
     end
     simulated() do state
+        create_gpu_page!(state, 10)
+        @test isempty(get_lost_pages(state))
+    end
+    MMSBState(; simulate = :off, fallback = :simulate) do state
+        page = create_gpu_page!(state, 10)
+        @test page.location == GPU_LOCATION && page.device == 0
+        far = create_gpu_page!(state, 10; device = 9)
+        @test far.device == 1024 + 9 && isempty(get_lost_pages(state))
+    end
+    simulated() do state
         @test fallback_to_cpu(() -> create_gpu_page!(state, 10)).location == GPU_LOCATION
     end
     @test has_gpu_support() isa Bool

@@ -132,3 +132,20 @@ def test_how_far_to_prefetch() -> None:
         ([], 4), ([50_000], 2), ([100_001], 4), ([500_001] * 2, 8), ([1, 2_000_001], 16), ([2**64 - 1] * 2, 16),
     ):  # fmt: skip
         assert mmsb.prefetch_distance(latencies) == distance
+
+
+def test_simulated_devices_take_the_place_of_those_that_are_not_there() -> None:
+    with mmsb.Context(simulate="always", fallback="simulate") as ctx:
+        page = ctx.create_page(100, location="gpu", device=3)
+        page.write(0, b"there")
+        assert page.info().device == 1024 + 3 and page.info().simulated
+        assert page.read(0, 5) == b"there"
+        lost: list[mmsb.LostPage] = ctx.lost_pages()
+        assert lost == []
+        with pytest.raises(mmsb.NoDeviceError):
+            ctx.create_page(100, location="gpu", device=64)
+        assert ctx.runtime(1024 + 3).stats().outstanding == 0
+    with mmsb.Context("simulate=always fallback=host") as ctx:
+        assert ctx.create_page(100, location="gpu", device=3).location == "cpu"
+    with pytest.raises(mmsb.InvalidArgumentError, match="fallback"):
+        mmsb.Context(fallback="sim")

@@ -419,6 +419,13 @@ static void lists(const pick_t target) {
     cursor = 0;
     CALL(mmsb_context_device_pages(context, no_device(), &cursor, found, 7, &count), MMSB_OK);
     SAME(count, 0);
+    mmsb_lost_page_t lost[1];
+    count = UNTOUCHED;
+    CALL(mmsb_context_lost_pages(bad.handle, lost, 1, &count), bad.code);
+    CALL(mmsb_context_lost_pages(context, lost, 1, NULL), MMSB_E_INVALID_ARGUMENT);
+    SAME(count, UNTOUCHED);
+    CALL(mmsb_context_lost_pages(context, below(2) ? lost : NULL, 0, &count), MMSB_OK);
+    SAME(count, 0);
 }
 
 static void stats(void) {

@@ -43,7 +43,7 @@ from ._errors import (
 )
 from .capture import Capture
 from .commands import CommandBuffer, CommandFailure, CommandStats
-from .context import Context, ContextStats, GuardReport, SyncStats
+from .context import Context, ContextStats, GuardReport, LostPage, SyncStats
 from .delta import Delta
 from .device import (
     Block,
@@ -138,6 +138,7 @@ __all__ = [
     "LimitError",
     "Link",
     "LogLines",
+    "LostPage",
     "MMSBError",
     "MemoryUsage",
     "Metadata",

@@ -70,6 +70,7 @@ LOCATION_PINNED = 3
 LOCATION_DISK = 4
 DEVICE_HOST = -1
 DEVICE_NONE = -2
+DEVICE_STAND_IN = 1024
 DOMAIN_NONE = 0
 DOMAIN_ERRNO = 1
 DOMAIN_CUDA = 2
@@ -131,11 +132,13 @@ STRUCT_SYNC_STATS = 48
 STRUCT_TENSOR_OPTIONS = 49
 STRUCT_TENSOR_INFO = 50
 STRUCT_PAGE_ADVICE = 51
+STRUCT_LOST_PAGE = 52
 SIMULATE_OFF = 0
 SIMULATE_IF_NO_GPU = 1
 SIMULATE_ALWAYS = 2
 FALLBACK_ERROR = 0
 FALLBACK_HOST = 1
+FALLBACK_SIMULATE = 2
 GUARD_BEFORE = 1
 GUARD_BEHIND = 2
 GUARD_ENDED = 3
@@ -284,7 +287,7 @@ LOCATION = {
 DOMAIN = {"none": DOMAIN_NONE, "errno": DOMAIN_ERRNO, "cuda": DOMAIN_CUDA, "nccl": DOMAIN_NCCL, "nixl": DOMAIN_NIXL}
 LOG = {"off": LOG_OFF, "error": LOG_ERROR, "warning": LOG_WARNING, "info": LOG_INFO, "debug": LOG_DEBUG}
 SIMULATE = {"off": SIMULATE_OFF, "if_no_gpu": SIMULATE_IF_NO_GPU, "always": SIMULATE_ALWAYS}
-FALLBACK = {"error": FALLBACK_ERROR, "host": FALLBACK_HOST}
+FALLBACK = {"error": FALLBACK_ERROR, "host": FALLBACK_HOST, "simulate": FALLBACK_SIMULATE}
 PAGE = {"zeroed": PAGE_ZEROED, "uninitialised": PAGE_UNINITIALISED}
 PIN = {"read": PIN_READ, "write": PIN_WRITE}
 DELTA = {
@@ -330,7 +333,7 @@ PATH = {
 }
 GUARD = {"before": GUARD_BEFORE, "behind": GUARD_BEHIND, "ended": GUARD_ENDED, "left": GUARD_LEFT}
 STORE = {"write": STORE_WRITE, "read": STORE_READ, "branch": STORE_BRANCH, "follow": STORE_FOLLOW}
-DEVICE = {"host": DEVICE_HOST, "none": DEVICE_NONE}
+DEVICE = {"host": DEVICE_HOST, "none": DEVICE_NONE, "stand_in": DEVICE_STAND_IN}
 SLEEP = {"drop": SLEEP_DROP, "keep": SLEEP_KEEP, "file": SLEEP_FILE}
 PLUGIN = {"ordered": PLUGIN_ORDERED, "segment": PLUGIN_SEGMENT}
 PICTURE = {"torch": PICTURE_TORCH, "json": PICTURE_JSON, "html": PICTURE_HTML}
@@ -523,6 +526,17 @@ class PageCopy(ctypes.Structure):
         ("device", c_int32),
         ("size", c_uint64),
         ("newer", c_uint64),
+    )
+
+
+class LostPage(ctypes.Structure):
+    _fields_ = (
+        ("page", c_uint64),
+        ("id", c_uint64),
+        ("size", c_uint64),
+        ("lost", c_uint64),
+        ("device", c_int32),
+        ("reserved_word", c_int32),
     )
 
 
@@ -1136,6 +1150,7 @@ STRUCTS: dict[int, type[ctypes.Structure]] = {
     STRUCT_PAGE_INFO: PageInfo,
     STRUCT_PAGE_RANGE: PageRange,
     STRUCT_PAGE_COPY: PageCopy,
+    STRUCT_LOST_PAGE: LostPage,
     STRUCT_SYNC_STATS: SyncStats,
     STRUCT_PAGE_ADVICE: PageAdvice,
     STRUCT_RUN: Run,
@@ -1280,6 +1295,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_context_prefetch_start": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_page_copies": (c_int32, (c_uint64, POINTER(PageCopy), c_size_t, POINTER(c_size_t))),
     "mmsb_context_device_pages": (c_int32, (c_uint64, c_int32, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_context_lost_pages": (c_int32, (c_uint64, POINTER(LostPage), c_size_t, POINTER(c_size_t))),
     "mmsb_page_host_copy_drop": (c_int32, (c_uint64,)),
     "mmsb_page_host_copy_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
     "mmsb_page_host_copy_unpin": (c_int32, (c_uint64, c_int32)),

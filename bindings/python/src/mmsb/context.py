@@ -109,6 +109,16 @@ class SyncStats:
 
 
 @dataclass(frozen=True)
+class LostPage:
+    """A GPU page whose device is lost; lost: bytes that only the device had, or that it may have changed."""
+
+    page: Page
+    size: int
+    lost: int
+    device: int
+
+
+@dataclass(frozen=True)
 class GuardReport:
     """A write that the guard of host pages found where nobody may write."""
 
@@ -134,7 +144,8 @@ class Context(Closable):
     - options: "key=value ..." with the names below; sizes may end in K, M, G, T
     - default_location, default_device: location and device of new pages that name none
     - simulate: "off", "if-no-gpu" or "always"; simulated_devices: their number; simulated_memory: bytes of each
-    - fallback: "error", or "host" to use host memory if a location is not available
+    - fallback: what takes the place of a location that is not available, also when a device is lost in mid-work: "error" for
+      nothing, "host" for host memory, "simulate" for a simulated device: 1024 + N for device N, or N where there is no GPU
     - memory_limit: bytes of host memory, 0 for no limit
     - disk_path: folder for pages on disk
     - huge_pages: whether to ask for transparent huge pages where they help
@@ -699,6 +710,21 @@ class Context(Closable):
             if not count.value:
                 return PageArray(self, found)
             found.extend(part[: count.value])
+
+    def lost_pages(self) -> list[LostPage]:
+        """The GPU pages whose device is lost, when those have gone on that could.
+
+        With a fallback, pages whose newest bytes the host has go on by themselves. What has lost bytes can be destroyed, or
+        loaded again from a snapshot.
+        """
+        count, capacity = ctypes.c_size_t(), 256
+        while True:
+            found = (_abi.LostPage * capacity)()
+            status = lib.mmsb_context_lost_pages(self.handle, found, capacity, count)
+            if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+                self._check(status)
+                return [LostPage(Page(self, raw.page), raw.size, raw.lost, raw.device) for raw in found[: count.value]]
+            capacity = count.value
 
     def sync_stats(self) -> SyncStats:
         """What the pages have in two places, and what has moved."""
