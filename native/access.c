@@ -39,7 +39,6 @@ static void write_locked(mmsb__record_t *record, uint64_t offset, const void *bu
     mmsb__version_move(record);
 }
 
-/* Nobody watches: else the page has been brought in. */
 static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
     if (length == 0)
         return MMSB_OK;
@@ -65,6 +64,25 @@ static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t of
     return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
 }
 
+/* A write of a page on a device. */
+static mmsb_status_t write_there(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb_status_t status = MMSB_OK;
+    if (mmsb__watched()) {
+        const mmsb_run_t run = {offset, length};
+        const mmsb_delta_t delta = {
+            .struct_size = sizeof delta, .kind = MMSB_DELTA_RUNS, .runs = &run, .count = 1, .payload = buffer};
+        status = mmsb__change_prepare(change, &delta);
+        if (status == MMSB_OK)
+            status = keep_and_journal(change, offset, buffer, length);
+    }
+    if (status != MMSB_OK)
+        return status;
+    if (change->on_device)
+        return mmsb__change_state(change, write_on_device(change->record, offset, buffer, length));
+    write_locked(change->record, offset, buffer, length);
+    return MMSB_OK;
+}
+
 mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffer, uint64_t length) {
     mmsb__change_t change;
     mmsb_status_t status;
@@ -77,9 +95,11 @@ mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffe
             status = mmsb__page_read_only_fail(page);
         else if (MMSB__UNLIKELY(!mmsb__page_within(offset, length, record->size)))
             status = mmsb__page_range_fail(page, offset, length, record->size);
-        else if (MMSB__UNLIKELY(change.on_device))
-            status = mmsb__change_state(&change, write_on_device(record, offset, buffer, length));
-        else {
+        else if (MMSB__UNLIKELY(change.on_device)) {
+            mmsb__change_t there = change; /* which has no address */
+            status = write_there(&there, offset, buffer, length);
+            change = there;
+        } else {
             if (MMSB__UNLIKELY(mmsb__watched()))
                 status = keep_and_journal(&change, offset, buffer, length);
             if (MMSB__UNLIKELY(change.on_disk) && status == MMSB_OK)

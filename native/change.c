@@ -33,6 +33,14 @@ mmsb_status_t mmsb__change_journal_delta_slow(mmsb__change_t *change, uint64_t e
     return status;
 }
 
+mmsb_status_t mmsb__change_prepare(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    mmsb_status_t status = mmsb__change_state(change, mmsb__upcalls.device_prepare(mmsb__record_index(change->record), delta));
+    if (status != MMSB_E_UNSUPPORTED)
+        return status;
+    change->on_device = 0;
+    return mmsb__page_make_resident(change->record, &change->state);
+}
+
 int mmsb__change_again(mmsb_status_t status, uint64_t page) {
     return status == MMSB__AGAIN ||
            (status == MMSB_E_NO_SPACE && mmsb__ring_await_space(mmsb__record_context(MMSB__HANDLE_INDEX(page))));

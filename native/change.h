@@ -38,7 +38,7 @@ typedef struct mmsb__change {
     mmsb__record_t *record;
     uint64_t state;     /* the record's state after the unlock */
     int bytes;          /* 1: the call needs the bytes */
-    int on_device;      /* 1: they stay on their device: no capture, freeze or journal */
+    int on_device;      /* 1: they stay on their device: where somebody watches, mmsb__change_prepare comes first */
     int on_disk;        /* 1: they stay on disk */
     mmsb__ring_t *ring; /* takes the record of the change; NULL = no journal */
     uint64_t sequence;
@@ -48,22 +48,20 @@ typedef struct mmsb__change {
 static inline mmsb_status_t mmsb__change_begin(mmsb__change_t *change, uint64_t page) {
     mmsb__record_t *record;
     uint64_t state;
-    int on_device = 0;
     mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status;
-    if (MMSB__UNLIKELY(mmsb__on_device(state))) {
-        on_device = !mmsb__watched();
-        status = on_device ? MMSB_OK : mmsb__page_make_resident(record, &state);
-        if (status != MMSB_OK) {
-            mmsb__page_unlock_record(record, state);
-            return status;
-        }
-    }
-    *change = (mmsb__change_t){
-        .record = record, .state = state, .bytes = 1, .on_device = on_device, .on_disk = mmsb__on_disk(record, state)};
+    *change = (mmsb__change_t){.record = record,
+                               .state = state,
+                               .bytes = 1,
+                               .on_device = mmsb__on_device(state),
+                               .on_disk = mmsb__on_disk(record, state)};
     return MMSB_OK;
 }
+
+/* Call before the pre-image of a page on a device is kept and its change is journaled, which then cannot fail: it is made there,
+ * or, where on_device is 0 after the call, at the page's address. */
+mmsb_status_t mmsb__change_prepare(mmsb__change_t *change, const mmsb_delta_t *delta);
 
 /* Locks a page that changes as a whole: its residency does not change. refused: see mmsb__page_lock_slow. */
 static inline mmsb_status_t mmsb__change_begin_page(mmsb__change_t *change, uint64_t page, uint64_t refused) {

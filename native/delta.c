@@ -246,7 +246,7 @@ void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta) {
     }
 }
 
-/* A valid delta of a page that stays on its device. Nobody watches: else the page has been made resident. */
+/* A valid delta of a page that stays on its device. */
 static mmsb_status_t apply_on_device(mmsb__record_t *record, const mmsb_delta_t *delta) {
     uint64_t state;
     mmsb_status_t status = mmsb__upcalls.device_apply(mmsb__record_index(record), delta);
@@ -349,10 +349,27 @@ static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *d
     return status;
 }
 
+/* A valid delta of a page on a device. */
+static mmsb_status_t apply_there(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    mmsb_status_t status = mmsb__watched() ? mmsb__change_prepare(change, delta) : MMSB_OK;
+    if (status == MMSB_OK)
+        status = keep_and_journal(change, delta);
+    if (status != MMSB_OK)
+        return status;
+    if (change->on_device)
+        return mmsb__change_state(change, apply_on_device(change->record, delta));
+    mmsb__delta_change(change->record, delta);
+    return MMSB_OK;
+}
+
 static inline mmsb_status_t apply_locked(mmsb__change_t *change, const mmsb_delta_t *delta) {
     mmsb_status_t status;
-    if (MMSB__UNLIKELY(change->on_device))
-        return mmsb__change_state(change, apply_on_device(change->record, delta));
+    if (MMSB__UNLIKELY(change->on_device)) {
+        mmsb__change_t there = *change; /* which has no address */
+        status = apply_there(&there, delta);
+        *change = there;
+        return status;
+    }
     if (MMSB__UNLIKELY(change->on_disk)) {
         mmsb__change_t told = *change; /* which has no address */
         status = apply_on_disk(&told, delta);

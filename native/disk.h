@@ -18,6 +18,16 @@ void mmsb__disk_set(uint32_t context, int file);
 mmsb_status_t mmsb__disk_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length);
 mmsb_status_t mmsb__disk_write(const mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length);
 
+/* Whether the bytes of a locked page have no address: they are on disk, or on a device. And some of these bytes. */
+static inline int mmsb__absent(const mmsb__record_t *record, uint64_t state) {
+    return mmsb__on_disk(record, state) || (mmsb__on_device(state) && record->locator == 0);
+}
+static inline mmsb_status_t mmsb__absent_read(const mmsb__record_t *record, uint64_t state, uint64_t offset, void *buffer,
+                                              uint64_t length) {
+    return mmsb__on_device(state) ? mmsb__device_read(record, offset, buffer, length)
+                                  : mmsb__disk_read(record, offset, buffer, length);
+}
+
 /* A range of a page on disk, in a batch of them; Go has the same struct. */
 typedef struct mmsb__transfer {
     int32_t file;

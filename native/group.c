@@ -272,8 +272,8 @@ static mmsb_status_t keep(mmsb__open_group_t *group, mmsb__record_t *record, uin
         undo->offset = from;
         undo->length = length;
         undo->mask_length = mask_length;
-        if (length > 0 && MMSB__UNLIKELY(mmsb__on_disk(record, state)))
-            status = mmsb__disk_read(record, offset, undo->bytes, length);
+        if (length > 0 && MMSB__UNLIKELY(mmsb__absent(record, state)))
+            status = mmsb__absent_read(record, state, offset, undo->bytes, length);
         else if (length > 0)
             memcpy(undo->bytes, mmsb__record_bytes(record) + offset, length);
         if (status == MMSB_OK && mask_length > 0)

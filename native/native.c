@@ -14,6 +14,7 @@ __attribute__((visibility("hidden"))) void mmsb__native_install(void) {
         .device_read = mmsbgo_device_read,
         .device_write = (mmsb_status_t (*)(uint32_t, uint64_t, const void *, uint64_t))mmsbgo_device_write,
         .device_apply = (mmsb_status_t (*)(uint32_t, const mmsb_delta_t *))mmsbgo_device_apply,
+        .device_prepare = (mmsb_status_t (*)(uint32_t, const mmsb_delta_t *))mmsbgo_device_prepare,
         .device_apply_many =
             (mmsb_status_t (*)(const mmsb_page_t *, const mmsb_delta_t *, size_t, size_t *))mmsbgo_device_apply_many,
         .end = mmsbgo_end,

@@ -38,16 +38,16 @@ void mmsb__context_await_slow(uint32_t context) {
 
 /* ------------------------------------------------------------------------------------------------ keeping lines ---- */
 
-/* Where the bytes of a part are: at an address, or from an offset of a page on disk on. */
+/* Where the bytes of a part are: at an address, or from an offset of a page on disk or on a device on. */
 typedef struct place {
-    const uint8_t *bytes; /* NULL = on disk */
+    const uint8_t *bytes; /* NULL = they have none */
     const mmsb__record_t *record;
     uint64_t offset;
 } place_t;
 
 static mmsb_status_t copy_from(const place_t *place, uint64_t offset, void *into, uint64_t length) {
     if (MMSB__UNLIKELY(!place->bytes))
-        return mmsb__disk_read(place->record, place->offset + offset, into, length);
+        return mmsb__absent_read(place->record, mmsb__state_held(place->record), place->offset + offset, into, length);
     memcpy(into, place->bytes + offset, length);
     return MMSB_OK;
 }
@@ -234,8 +234,8 @@ static int keep_of_part(mmsb__capture_t *capture, mmsb__large_t *large, const mm
             return blocked;
         memset(part->lines, 0, bytes);
     }
-    const int on_disk = number < large->byte_parts && mmsb__on_disk(record, mmsb__state_held(record));
-    const place_t place = {on_disk ? NULL : mmsb__part_bytes(large, record, number), record, number * MMSB__CHUNK_BYTES};
+    const int absent = number < large->byte_parts && mmsb__absent(record, mmsb__state_held(record));
+    const place_t place = {absent ? NULL : mmsb__part_bytes(large, record, number), record, number * MMSB__CHUNK_BYTES};
     return keep_lines(capture, part, place, first, last);
 }
 

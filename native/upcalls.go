@@ -20,6 +20,7 @@ type Upcalls struct {
 	DeviceRead    func(index uint32, offset uint64, to []byte) int32
 	DeviceWrite   func(index uint32, offset uint64, from []byte) int32
 	DeviceApply   func(index uint32, delta *Delta) (done bool, code int32)
+	DevicePrepare func(index uint32, delta *Delta) (done bool, code int32)
 	// DeviceApplyMany passes over pages that are on no device; bad is the first change that could not be made.
 	DeviceApplyMany func(pages []uint64, deltas []Delta) (bad int, code int32)
 
@@ -110,6 +111,16 @@ func mmsbgo_device_write(index C.uint32_t, offset C.uint64_t, buffer unsafe.Poin
 func mmsbgo_device_apply(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	done, status := upcalls.DeviceApply(uint32(index), (*Delta)(unsafe.Pointer(delta)))
+	if !done && status == 0 {
+		return C.MMSB_E_UNSUPPORTED
+	}
+	return C.mmsb_status_t(status)
+}
+
+//export mmsbgo_device_prepare
+func mmsbgo_device_prepare(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	done, status := upcalls.DevicePrepare(uint32(index), (*Delta)(unsafe.Pointer(delta)))
 	if !done && status == 0 {
 		return C.MMSB_E_UNSUPPORTED
 	}

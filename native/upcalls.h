@@ -32,6 +32,9 @@ typedef struct mmsb__upcalls {
     mmsb_status_t (*device_read)(uint32_t index, uint64_t offset, void *buffer, uint64_t length);
     mmsb_status_t (*device_write)(uint32_t index, uint64_t offset, const void *buffer, uint64_t length);
     mmsb_status_t (*device_apply)(uint32_t index, const mmsb_delta_t *delta);
+    /* Lets the change of a valid delta be one that cannot fail, when it is made next; MMSB_E_UNSUPPORTED, with no error stored:
+     * the page needs an address for that. */
+    mmsb_status_t (*device_prepare)(uint32_t index, const mmsb_delta_t *delta);
     /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
     mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
     /* Ends a page that is locked and has more than small memory, and frees its record. */

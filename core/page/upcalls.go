@@ -53,6 +53,10 @@ var upcalls = native.Upcalls{
 		done, err := residencyOf(index).DeviceApply(index, change)
 		return done, lasterror.Store(err)
 	},
+	DevicePrepare: func(index uint32, change *native.Delta) (bool, int32) {
+		done, err := residencyOf(index).DevicePrepare(index, change)
+		return done, lasterror.Store(err)
+	},
 	DeviceApplyMany: func(pages []uint64, changes []native.Delta) (int, int32) {
 		bad, err := residency.DeviceApplyMany(pages, changes, residencyOf)
 		return bad, lasterror.Store(err)

@@ -104,6 +104,7 @@ func (r *Residency) DeviceWrite(index uint32, offset uint64, from []byte) error 
 			return err
 		}
 		both.change(native.RecordAt(index).Size, runs, from)
+		r.changed(index, both)
 		return nil
 	}
 	b, err := r.backing(index, both)
@@ -138,6 +139,7 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 			return false, err
 		}
 		both.change(native.RecordAt(index).Size, f.Runs, f.Payload)
+		r.changed(index, both)
 		return true, nil
 	}
 	b := backingOf(native.SideAt(native.RecordAt(index).Side))
@@ -145,6 +147,16 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 		both.noteDevice(f.Runs)
 	}
 	return done, err
+}
+
+// DevicePrepare lets the change of a valid delta be one that cannot fail, when it is made next. done is false where the page needs
+// an address for that.
+func (r *Residency) DevicePrepare(index uint32, change *native.Delta) (done bool, err error) {
+	f, err := runsOf(change)
+	if err != nil {
+		return false, err
+	}
+	return r.prepare(index, f.Runs)
 }
 
 // backing is the backing of a page on a device: in two places, or with the device's bytes the newest.

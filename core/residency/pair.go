@@ -6,6 +6,7 @@ import (
 
 	"libmmsb/core/alloc"
 	"libmmsb/core/delta"
+	"libmmsb/core/log"
 	"libmmsb/core/region"
 	"libmmsb/native"
 )
@@ -35,6 +36,8 @@ type pair struct {
 	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
 	before  uint32 // region; 0 = no call does
 	version uint64
+	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device.
+	prepared, passing bool
 	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common
 	// when it could begin to write there.
 	readPins, writePins uint16
@@ -193,6 +196,9 @@ func (p *pair) mustBeOnDevice() bool { return p.out && p.writePins == 0 }
 
 // onDevice says whether a change of these runs is made on the device.
 func (p *pair) onDevice(runs []delta.Run) bool {
+	if p.prepared {
+		return false
+	}
 	if p.mustBeOnDevice() {
 		return true
 	}
@@ -231,6 +237,53 @@ func (r *Residency) bringFor(index uint32, p *pair, runs []delta.Run) error {
 		}
 	})
 	return err
+}
+
+// prepare lets a change of runs be one that cannot fail: in the host's copy, which then has what the change covers in part. A page
+// without a copy has one until the change is on its device. done is false where the change must be made on the device, or somebody
+// has the page's bytes at an address.
+func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err error) {
+	if err := r.present(index); err != nil {
+		return false, err
+	}
+	record := native.RecordAt(index)
+	if record.Locator != 0 || record.Pinned() || record.Exposed != 0 {
+		return false, nil
+	}
+	both, err := r.pairOf(index)
+	if err != nil {
+		return false, err
+	}
+	if both == nil {
+		frame, err := r.memory.TakePage(record.Size, -1, false)
+		if err != nil {
+			return false, err
+		}
+		both = newPair(frame, record.Size)
+		both.device.Add(both.all(record.Size))
+		both.passing = true
+		r.pairs.put(index, both)
+	}
+	if err := r.bringFor(index, both, runs); err != nil {
+		return false, err
+	}
+	both.prepared = true
+	return true, nil
+}
+
+// changed ends what prepare began. Where the device does not take the change it stays in the host's copy: nothing is lost.
+func (r *Residency) changed(index uint32, p *pair) {
+	p.prepared = false
+	if !p.passing {
+		return
+	}
+	p.passing = false
+	if err := r.flush(index, p); err != nil {
+		log.Logf(log.Warning, "page 0x%016x keeps a copy on the host: device %d does not take what has changed: %v",
+			handleOf(index), backingOf(native.SideAt(native.RecordAt(index).Side)).device, err)
+		return
+	}
+	r.dropPair(index)
 }
 
 // change makes a change of runs in the host's copy, for which what it covers in part was brought.

@@ -127,6 +127,7 @@ func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
 		}
 	}
 	if both = p.pairs.get(p.Index); both != nil {
+		both.passing = false // somebody wants the copy
 		return both, p.settle(p.Index, both, wins)
 	}
 	if toDevice {

@@ -13,6 +13,8 @@ STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
 PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
 FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
+WATCHED = "^TestAWatchedChangeMovesWhatItChanges$"
+JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
@@ -21,7 +23,7 @@ SYNCS = Go(
     folders=("core/residency", "core/page", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
-    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK),
+    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK, WATCHED, JOURNALED),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
         Mutant(
@@ -123,6 +125,22 @@ SYNCS = Go(
         Mutant(
             "half-told", "advice that is refused leaves the driver with half of it",
             "context.Advise", "_ = c.advise(ordinal, memory, before)", "", mode=ADVICE,
+        ),
+        Mutant(
+            "prepared-by-halves", "a change that is in the journal can fail for want of what it covers in part",
+            "prepare", "r.bringFor(index, both, runs)", "error(nil)", mode=JOURNALED,
+        ),
+        Mutant(
+            "passing-copy-stays", "a page keeps a copy on the host of which nobody knows",
+            "changed", "r.dropPair(index)", "", mode=WATCHED,
+        ),
+        Mutant(
+            "passing-change-lost", "what a watched change has changed does not come to the device",
+            "changed", "r.flush(index, p)", "error(nil)", mode=WATCHED,
+        ),
+        Mutant(
+            "moves-the-page", "a watched change brings the whole page",
+            "prepare", "both.passing = true", "both.passing = true\n_ = r.bring(index, both, 0, uint64(len(both.device))*64)", mode=WATCHED,
         ),
         Mutant(
             "loss-goes-on", "a page goes on without the bytes that only the lost device had",
