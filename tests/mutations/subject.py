@@ -95,8 +95,8 @@ class Go:
     def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
         """One program for the tests of each package; what debuggers read is left out, which links faster."""
         overlay = write_overlay(work, plantings)
-        command = ["go", "test", "-c", "-tags", "invariants", "-ldflags=-s -w", "-overlay", overlay, "-o", f"{work}/"]
-        subprocess.run([*command, *(f"./{package}" for package in packages)], cwd=ROOT, check=True)
+        command = ["go", "test", "-c", "-vet=off", "-tags", "netgo,osusergo,invariants", "-ldflags=-s -w", "-overlay", overlay]
+        subprocess.run([*command, "-o", f"{work}/", *(f"./{package}" for package in packages)], cwd=ROOT, check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         program = work / f"{Path(self.package).name}.test"
