@@ -302,10 +302,11 @@ with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
 # Libraries for tests check what must always hold: the tag invariants in Go, MMSB_INVARIANTS in C.
 INVARIANTS := -DMMSB_INVARIANTS
+ASSERTING := mmsbtest,invariants
 build/test/libmmsb.so: build/libmmsb.so
-	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags $(ASSERTING)
 build/asan/libmmsb.so: build/libmmsb.so
-	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants -asan
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags $(ASSERTING) -asan
 build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools | $(FIRST_BUILD)
 	@go build -buildmode=c-shared -o $@ ./tests/c/second
 
@@ -350,12 +351,13 @@ tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=100
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
 	@tools/run_programs.sh $^
 
-# These need the compiled kernels, whatever MMSB_CUDA says.
+# These need the compiled kernels, whatever MMSB_CUDA says. What build/asan/libmmsb.so is built of is not compiled again.
 .PHONY: test-kernels
 test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive holds, what the compiler says, their host build
 	@grep -E "Compiling|Used|spill" build/kernels/report.txt
 	@python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),mmsbcuda ./gpu/kernels
-	@python3 tools/go_test.py -vet=off -count=1 -asan ./gpu/kernels
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
+	    python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
 
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz.run ## CALLS=100000 random calls of the C ABI against a model; SEED= repeats a run
