@@ -423,10 +423,10 @@ test-pictures: lib build/mmsb $(STAMPS)/venv-test $(STAMPS)/chromium ## pictures
 	@cd tests/pictures && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
 
 .PHONY: test-julia
-test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
+test-julia: lib $(STAMPS)/julia ## the Julia package, with one thread and optimized less, and with two
 	@for threads in 1 2; do \
 	    JULIA_NUM_THREADS=$$threads JULIA_DEPOT_PATH=$(CURDIR)/build/julia-depot \
-	        $(JULIA) --project=bindings/julia bindings/julia/test/runtests.jl; \
+	        $(JULIA) --optimize=$$threads --project=bindings/julia bindings/julia/test/runtests.jl; \
 	done
 
 # Other libraries, with the stand-in in the place of NVIDIA's driver.
