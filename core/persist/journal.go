@@ -222,8 +222,8 @@ func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
 // The file of a ring has the marks that native sets: this does not compile where they differ.
 var _ [0]struct{} = [journal.MarkedBytes - native.RingMarkedBytes]struct{}{}
 
-// RingBytes is the size of a ring's two buffers, the same for all rings of a process. Tests have smaller ones: most of the time of
-// opening a journal is taking memory for its ring.
+// RingBytes is the size of a ring's two buffers, the same for all rings of a process. Tests have smaller ones: most of the time
+// of opening a journal is taking memory for its ring.
 var RingBytes = native.RingBytes
 
 // mapRing makes the file that the ring lies in, so that what calls have put there outlives the process. A journal whose calls

@@ -118,8 +118,8 @@ class Native(Go):
 
 @dataclass(frozen=True)
 class Library(Native):
-    """The library with bugs in the C code of native/ and capi/, without kernels for CUDA, and programs that are linked with it: all
-    share one. A mode is a program's name and its arguments; `package` has no say."""
+    """The library, one for all of these, with bugs in the C code of native/ and capi/ and without kernels for CUDA, and programs
+    that are linked with it. A mode is a program's name and its arguments; `package` has no say."""
 
     programs: Sequence[Sequence[str]] = ()  # the sources of each; the first one gives it its name
 
