@@ -19,11 +19,15 @@ export PATH := $(CURDIR)/build/bin:$(PATH)
 export GOTOOLCHAIN := local
 # Go's own packages and ours are compiled once for the library, the tool and the tests: all are position-independent, and run on
 # the runtime that the library has (tools/go-overlay). A recipe expands this: the file is there when tools are.
-# Of builds that run at once the tool's goes first, as it needs no kernels: the others would compile the same.
+# Of builds that run at once the library's goes first: the others would compile the same, and Go's cache keeps for it what C code
+# it compiles, but not the other way round.
 GO_OVERLAY = $(shell test -e build/go-overlay/overlay.json && echo -overlay=$(CURDIR)/build/go-overlay/overlay.json)
-COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie -tags=netgo,osusergo $(GO_OVERLAY)
+# A command that names tags of its own names these too: -tags takes the place of GOFLAGS', and all that imports net is built anew.
+TAGS := netgo,osusergo
+COMPILED_ONCE = -modcacherw -trimpath -buildmode=pie -tags=$(TAGS) $(GO_OVERLAY)
 export GOFLAGS = -mod=readonly -buildvcs=false $(COMPILED_ONCE)
-FIRST_BUILD = $(if $(INPUTS_ONLY),build/mmsb)
+FIRST_BUILD = $(if $(INPUTS_ONLY),build/libmmsb.so)
+SECOND_BUILD = $(if $(INPUTS_ONLY),build/mmsb)
 # Caches lie in build/ like everything else that is made.
 export GOCACHE := $(CURDIR)/build/cache/go
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
@@ -122,7 +126,7 @@ $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
 	@$(VENV)/python $(PIP) --no-deps --target build/cuda-headers -r tools/requirements/cuda-headers.txt
 	@touch $@
 
-$(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools | $(FIRST_BUILD)
+$(STAMPS)/staticcheck: tools/requirements/staticcheck.txt $(STAMPS)/tools | $(SECOND_BUILD)
 	@GOFLAGS='$(COMPILED_ONCE)' GOBIN=$(CURDIR)/build/bin go install "$$(cat tools/requirements/staticcheck.txt)"
 	@touch $@
 
@@ -141,7 +145,7 @@ $(STAMPS)/julia: tools/fetch_julia.sh
 # -------------------------------------------------------------------------------------------------- library ----
 
 build/libmmsb.so: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting capi/mmsb.map tools/build_library.sh \
-    $(wildcard tools/go-overlay/*) $(STAMPS)/tools | $(FIRST_BUILD)
+    $(wildcard tools/go-overlay/*) $(STAMPS)/tools
 	@tools/build_library.sh $@
 
 # The kernels for CUDA; MMSB_CUDA=off leaves them out, and a change of mind builds the library anew.
@@ -159,10 +163,10 @@ $(STAMPS)/cuda-setting: always
 
 # The tool needs no library but C's: device drivers are opened by name when they are asked for.
 VERSION := $(shell awk '$$2 == "MMSB_VERSION_STRING" { gsub(/"/, "", $$3); print $$3 }' include/mmsb.h)
-build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools
+build/mmsb: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(FIRST_BUILD)
 	@go build -ldflags '-s -w -buildid= -X main.version=$(VERSION)' -o $@ ./cmd/mmsb
 
-$(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(FIRST_BUILD)
+$(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(SECOND_BUILD)
 	@rm -rf build/share
 	@go run ./cmd/mmsb/generate build/share $(VERSION)
 	@touch $@
@@ -177,7 +181,7 @@ wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
 $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting \
     $(shell find bindings/python -name '*.py' -o -name '*.toml') \
     $(wildcard tools/*wheel.sh tools/zig_cc.sh tools/build_library.sh tools/go-overlay/*) $(STAMPS)/venv-wheel \
-    | $(if $(INPUTS_ONLY),build/libmmsb.so)
+    | $(SECOND_BUILD)
 	@tools/build_wheel.sh build/wheel $(VERSION)
 	@touch $@
 
@@ -241,7 +245,7 @@ test-race: $(STAMPS)/tools $(FAKECUDA) ## half of the Go packages under the race
 # The packages that take as long as all others together.
 LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
-RACE := python3 tools/go_test.py -race -buildmode=exe -tags invariants
+RACE := python3 tools/go_test.py -race -buildmode=exe -tags $(TAGS),invariants
 space := $() $()
 
 .PHONY: race
@@ -266,7 +270,7 @@ SCHEDULES ?= 1000000
 .PHONY: simulate
 simulate: $(STAMPS)/tools ## all device programs of two streams, and SCHEDULES=1000000 of eight; SEED= repeats a run
 	@MMSB_EVERY=1 MMSB_SCHEDULES=$(SCHEDULES) MMSB_SEED=$(SEED) \
-	    go test -v -tags invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
+	    go test -v -tags $(TAGS),invariants -timeout 60m -run 'Interleavings|Schedule' ./gpu/runtime
 
 PROGRAMS ?= 34000
 .PHONY: pools
@@ -276,7 +280,7 @@ pools: $(STAMPS)/tools ## PROGRAMS=34000 random programs of a pool's user, ten m
 HISTORIES ?= 10000
 .PHONY: histories
 histories: $(STAMPS)/tools ## HISTORIES=10000 random histories of files and journals against a model; SEED= is the first one
-	@go test -tags invariants -timeout 0 -count 1 -run 'TestRandomHistories' ./core/persist \
+	@go test -tags $(TAGS),invariants -timeout 0 -count 1 -run 'TestRandomHistories' ./core/persist \
 	    -args -histories $(HISTORIES) -from $(or $(SEED),0)
 
 FILES ?= 10000000
@@ -298,10 +302,11 @@ with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
 # Libraries for tests check what must always hold: the tag invariants in Go, MMSB_INVARIANTS in C.
 INVARIANTS := -DMMSB_INVARIANTS
+ASSERTING := mmsbtest,invariants
 build/test/libmmsb.so: build/libmmsb.so
-	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags $(ASSERTING)
 build/asan/libmmsb.so: build/libmmsb.so
-	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags mmsbtest,invariants -asan
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" tools/build_library.sh $@ -tags $(ASSERTING) -asan
 build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools | $(FIRST_BUILD)
 	@go build -buildmode=c-shared -o $@ ./tests/c/second
 
@@ -346,12 +351,13 @@ tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=100
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
 	@tools/run_programs.sh $^
 
-# These need the compiled kernels, whatever MMSB_CUDA says.
+# These need the compiled kernels, whatever MMSB_CUDA says. What build/asan/libmmsb.so is built of is not compiled again.
 .PHONY: test-kernels
 test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive holds, what the compiler says, their host build
 	@grep -E "Compiling|Used|spill" build/kernels/report.txt
-	@python3 tools/go_test.py -vet=off -count=1 -tags mmsbcuda ./gpu/kernels
-	@python3 tools/go_test.py -vet=off -count=1 -asan ./gpu/kernels
+	@python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),mmsbcuda ./gpu/kernels
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
+	    python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
 
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz.run ## CALLS=100000 random calls of the C ABI against a model; SEED= repeats a run
@@ -417,10 +423,10 @@ test-pictures: lib build/mmsb $(STAMPS)/venv-test $(STAMPS)/chromium ## pictures
 	@cd tests/pictures && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
 
 .PHONY: test-julia
-test-julia: lib $(STAMPS)/julia ## the Julia package, with 1 and 2 threads
+test-julia: lib $(STAMPS)/julia ## the Julia package, with one thread and optimized less, and with two
 	@for threads in 1 2; do \
 	    JULIA_NUM_THREADS=$$threads JULIA_DEPOT_PATH=$(CURDIR)/build/julia-depot \
-	        $(JULIA) --project=bindings/julia bindings/julia/test/runtests.jl; \
+	        $(JULIA) --optimize=$$threads --project=bindings/julia bindings/julia/test/runtests.jl; \
 	done
 
 # Other libraries, with the stand-in in the place of NVIDIA's driver.
@@ -454,7 +460,7 @@ PEERS_PYTHON ?= build/venv-peers/bin/python
 
 .PHONY: test-gpu
 test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(STAMPS)/venv-peers ## what needs a GPU
-	@python3 tools/go_test.py -tags gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
+	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
 

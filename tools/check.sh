@@ -94,7 +94,7 @@ step "ruff format" python_lint format --check
 step "mypy --strict" python_types
 step "go.mod is tidy" go mod tidy -diff
 step "go vet" go vet ./...
-step "go vet with kernels" go vet -tags mmsbcuda ./gpu/kernels
+step "go vet with kernels" go vet -tags netgo,osusergo,mmsbcuda ./gpu/kernels
 step "staticcheck" build/bin/staticcheck ./...
 
 echo "$passed passed, $failed failed"

@@ -31,6 +31,7 @@ type pages map[uint64]string
 var patience = 15 * time.Second
 
 func init() {
+	persist.RingBytes = 256 << 10
 	tryAgain.first, tryAgain.last = 10*time.Millisecond, 50*time.Millisecond
 	leastSaveBytes = 640 << 10
 	if bug := os.Getenv("MMSB_MUTANT"); bug != "" && bug != "0" {

@@ -10,8 +10,8 @@ import (
 	"libmmsb/core/page"
 )
 
-// Most of the time of opening a journal is taking memory for its ring, which must be as long for all contexts.
-func init() { ringBytes = 256 << 10 }
+// See RingBytes.
+func init() { RingBytes = 256 << 10 }
 
 // plain is a page without wishes.
 var plain = page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1}

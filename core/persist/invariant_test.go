@@ -19,7 +19,7 @@ func TestAJournalThatLosesARecordIsFoundWhenItIsClosed(t *testing.T) {
 	right := opened.ring
 	require.NoError(t, SyncJournal(context, nil))
 	another := stateOf(t, newContext(t)).context.Index()
-	other, code := native.OpenRing(another, 17, ringBytes, 0, false, nil)
+	other, code := native.OpenRing(another, 17, RingBytes, 0, false, nil)
 	require.Zero(t, code)
 	other.Fail(50, 0, 0, "this is not the journal's ring")
 	opened.ring = other

@@ -222,18 +222,19 @@ func (s *state) completeJournal(opened *openedJournal, w *ticket.Work) error {
 // The file of a ring has the marks that native sets: this does not compile where they differ.
 var _ [0]struct{} = [journal.MarkedBytes - native.RingMarkedBytes]struct{}{}
 
-// ringBytes is the size of a ring's two buffers. Tests have smaller ones.
-var ringBytes = native.RingBytes
+// RingBytes is the size of a ring's two buffers, the same for all rings of a process. Tests have smaller ones: most of the time
+// of opening a journal is taking memory for its ring.
+var RingBytes = native.RingBytes
 
 // mapRing makes the file that the ring lies in, so that what calls have put there outlives the process. A journal whose calls
 // wait for the disk anyway does without where the file system cannot share memory.
 func (j *openedJournal) mapRing() error {
-	f, err := j.writer.MakeRing(ringBytes)
+	f, err := j.writer.MakeRing(RingBytes)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	j.shared, err = unix.Mmap(f.Descriptor(), 0, journal.RingFileBytes(ringBytes), unix.PROT_READ|unix.PROT_WRITE,
+	j.shared, err = unix.Mmap(f.Descriptor(), 0, journal.RingFileBytes(RingBytes), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED)
 	if err != nil && j.options.Durability != journal.EachCall {
 		return status.FromErrno(status.Unsupported, err.(syscall.Errno),
@@ -250,7 +251,7 @@ func (j *openedJournal) openRing(context uint32) error {
 	if j.shared != nil {
 		buffers = j.shared[journal.RingHeadBytes:]
 	}
-	ring, code := native.OpenRing(context, j.writer.Next(), ringBytes, j.options.Interval,
+	ring, code := native.OpenRing(context, j.writer.Next(), RingBytes, j.options.Interval,
 		j.options.Durability == journal.EachCall, buffers)
 	if code != 0 {
 		err := lasterror.Load(code)

@@ -223,7 +223,7 @@ func TestAJournalCountsTheCallsThatWaitForTheDisk(t *testing.T) {
 	wrote := make(chan error)
 	go func() {
 		wrote <- page.Use(context, func(c *page.Context) (err error) {
-			for range 3 * ringBytes / 64 { // more than both buffers take
+			for range 3 * RingBytes / 64 { // more than both buffers take
 				if err == nil {
 					_, err = c.Create(64, plain)
 				}

@@ -75,7 +75,7 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 
 // refuse lets calls that would change pages, and pins for writing, fail with an error, as long as the context lives.
 func (s *state) refuse(with error) error {
-	ring, failed := native.OpenRing(s.context.Index(), 1, ringBytes, time.Second, false, nil)
+	ring, failed := native.OpenRing(s.context.Index(), 1, RingBytes, time.Second, false, nil)
 	if failed != 0 {
 		return lasterror.Load(failed)
 	}

@@ -7,15 +7,14 @@ import (
 	"debug/elf"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 const machineCUDA = elf.Machine(190)
 
 func TestImageHasEveryKernelForEveryTarget(t *testing.T) {
-	require.ElementsMatch(t, []string{"compute_80", "sm_80", "sm_90", "sm_100"}, Targets(Image()))
+	require.Equal(t, []string{"compute_80", "sm_100", "sm_80", "sm_90"}, slices.Sorted(slices.Values(Targets(Image()))))
 	for _, entry := range entries(Image()) {
 		if entry.target == "compute_80" {
 			continue // it is compressed; kernels.ptx is the same
@@ -24,7 +23,7 @@ func TestImageHasEveryKernelForEveryTarget(t *testing.T) {
 		require.NoError(t, err, entry.target)
 		require.Equal(t, machineCUDA, file.Machine)
 		for _, name := range names {
-			require.NotNil(t, file.Section(".text."+name), "%s for %s", name, entry.target)
+			require.True(t, file.Section(".text."+name) != nil, "%s for %s", name, entry.target)
 		}
 	}
 }
@@ -35,15 +34,15 @@ func TestKernelsMoveSixteenBytesAtATime(t *testing.T) {
 	loads, stores := regexp.MustCompile(`ld\.global\.v[24]\.[a-z]`), regexp.MustCompile(`st\.global\.v[24]\.[a-z]`)
 	for kernel, name := range names {
 		body := regexp.MustCompile(`(?s)\.entry ` + name + `\(.*?\n}`).Find(code)
-		require.NotEmpty(t, body, name)
+		require.True(t, len(body) != 0, name)
 		if kernel == scatter {
 			continue // its bytes lie anywhere
 		}
 		if kernel != differences && kernel != difference && kernel != checksum { // what these write is short
-			require.Regexp(t, stores, string(body), name)
+			require.True(t, stores.Match(body), name)
 		}
 		if kernel != fill {
-			require.Regexp(t, loads, string(body), name)
+			require.True(t, loads.Match(body), name)
 		}
 	}
 }

@@ -192,7 +192,7 @@ def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bo
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        subjects[0].build(work, plantings, sorted({subject.package for subject, _ in chosen}))
+        subjects[0].build(work, plantings, [subject for subject, _ in chosen])
     except (MisfitError, subprocess.CalledProcessError) as problem:
         why = problem if isinstance(problem, MisfitError) else f"{problem.cmd[0]} failed"
         tally.count(False, f"{', '.join(subject.name for subject in subjects)}: cannot be built\n{why}")

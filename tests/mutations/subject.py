@@ -92,11 +92,12 @@ class Go:
         """The build that subjects share, and the name of its folder."""
         return "go"
 
-    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
+    def build(self, work: Path, plantings: Plantings, chosen: Sequence[Go]) -> None:
         """One program for the tests of each package; what debuggers read is left out, which links faster."""
+        packages = sorted({subject.package for subject in chosen})
         overlay = write_overlay(work, plantings)
-        command = ["go", "test", "-c", "-tags", "invariants", "-ldflags=-s -w", "-overlay", overlay, "-o", f"{work}/"]
-        subprocess.run([*command, *(f"./{package}" for package in packages)], cwd=ROOT, check=True)
+        command = ["go", "test", "-c", "-vet=off", "-tags", "netgo,osusergo,invariants", "-ldflags=-s -w", "-overlay", overlay]
+        subprocess.run([*command, "-o", f"{work}/", *(f"./{package}" for package in packages)], cwd=ROOT, check=True)
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         program = work / f"{Path(self.package).name}.test"
@@ -117,8 +118,8 @@ class Native(Go):
 
 @dataclass(frozen=True)
 class Library(Native):
-    """The library with bugs in the C code of native/ and capi/, without kernels for CUDA, and programs that are linked with it. A
-    mode is a program's name and its arguments; `package` has no say."""
+    """The library, one for all of these, with bugs in the C code of native/ and capi/ and without kernels for CUDA, and programs
+    that are linked with it. A mode is a program's name and its arguments; `package` has no say."""
 
     programs: Sequence[Sequence[str]] = ()  # the sources of each; the first one gives it its name
 
@@ -127,14 +128,14 @@ class Library(Native):
 
     @property
     def shares(self) -> str:
-        return self.name
+        return "library"
 
-    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
+    def build(self, work: Path, plantings: Plantings, chosen: Sequence[Library]) -> None:
         overlay = write_overlay(work, plantings)
         environment = {**os.environ, "MMSB_CUDA": "off"}
         build = [ROOT / "tools/build_library.sh", work / "libmmsb.so", "-overlay", overlay]
         subprocess.run(build, env=environment, check=True)
-        for sources in self.programs:
+        for sources in {sources for subject in chosen for sources in subject.programs}:
             flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-w", "-pthread", f"-I{ROOT / 'include'}"]
             link = [f"-L{work}", "-lmmsb", "-ldl", "-lm", f"-Wl,-rpath,{work}"]
             subprocess.run(["gcc", *flags, *sources, "-o", work / Path(sources[0]).stem, *link], cwd=ROOT, check=True)
@@ -172,7 +173,7 @@ class C:
     def shares(self) -> str:
         return self.program.removesuffix(".c")
 
-    def build(self, work: Path, plantings: Plantings, packages: Sequence[str]) -> None:
+    def build(self, work: Path, plantings: Plantings, chosen: Sequence[C]) -> None:
         changed = plant(self.language, plantings[self.language])
         (work / "native").mkdir()
         for file in self.files():

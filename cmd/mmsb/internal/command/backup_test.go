@@ -211,8 +211,8 @@ func TestBackupsInABucket(t *testing.T) {
 	for key := range s.parts {
 		assert.Equal(t, 1, s.parts[key], key)
 	}
-	bad(t, exitBad, []string{"s3://backups/of/state is not a backup of ", "position 6 of"}, "store", "backup", target, place)
-	bad(t, exitBad, []string{" is not a backup of ", "position 6 of"}, "store", "backup", target, copyOf(t, directory))
+	bad(t, exitBad, []string{"s3://backups/of/state is not a backup of ", "position 10 of"}, "store", "backup", target, place)
+	bad(t, exitBad, []string{" is not a backup of ", "position 10 of"}, "store", "backup", target, copyOf(t, directory))
 	goOn(t, target, 4)
 	bad(t, exitBad, []string{"s3://backups/of/state is not a backup of the store of ", " bytes differ"}, "store", "backup",
 		target, place)

@@ -21,6 +21,7 @@ import (
 	"libmmsb/cmd/mmsb/internal/bucket"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
+	"libmmsb/core/persist"
 )
 
 // The test's own program is the tool when these are set: run it, and let it stand at the n-th read or write until a signal comes,
@@ -32,6 +33,7 @@ const (
 
 func TestMain(m *testing.M) {
 	bucket.PartBytes = 64 << 10
+	persist.RingBytes = 256 << 10
 	if os.Getenv(beTheTool) == "" {
 		os.Exit(m.Run())
 	}
