@@ -171,6 +171,11 @@ $(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(FIRST_BUILD)
 install: lib tool ## library, header, CMake and pkg-config files, the tool with manual page and completions into PREFIX=
 	@tools/install.sh "$(PREFIX)"
 
+DIST := build/libmmsb-$(VERSION).tar.gz
+.PHONY: dist
+dist: ## the source in one archive, which builds without git
+	@tools/dist.sh $(DIST) libmmsb-$(VERSION)
+
 # Where both are made, the library comes first: the wheel's then finds the standard library compiled.
 .PHONY: wheel
 wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
@@ -449,6 +454,10 @@ test-install: lib ## find_package, pkg-config and add_subdirectory with a small 
 test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
+.PHONY: test-dist
+test-dist: lib ## the source archive, unpacked and built where there is no git
+	@tests/install/dist.sh
+
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
 PEERS_PYTHON ?= build/venv-peers/bin/python
 
@@ -483,8 +492,11 @@ fresh-test: ## the README's two commands in a bare Debian 12
 
 .PHONY: demo
 demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is killed and restored, and checked; the quickstarts
-	@$(VENV)/python examples/replay_git.py $(REPO)
-	@$(VENV)/python examples/kill_replay.py $(REPO)
+	@if command -v git > /dev/null; then \
+	    $(VENV)/python examples/replay_git.py $(REPO) && $(VENV)/python examples/kill_replay.py $(REPO); \
+	else \
+	    echo "git is not on PATH: no replay of a git history, which needs it"; \
+	fi
 	@examples/run_quickstarts.sh
 
 .PHONY: bench

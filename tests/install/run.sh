@@ -21,20 +21,7 @@ if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
         ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
 fi
 
-passed=0
-failed=0
-step() {
-    local name=$1
-    shift
-    if "$@" > "$work/output" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $name"
-    else
-        failed=$((failed + 1))
-        cat "$work/output"
-        echo "FAILED  $name"
-    fi
-}
+. tests/install/steps.sh
 
 install_by_make() {
     make install PREFIX="$work/by-make"
@@ -105,5 +92,4 @@ step "pkg-config, C99" by_pkg_config gcc c c99
 step "pkg-config, C++17" by_pkg_config g++ c++ c++17
 step "pkg-config, mmsb.hpp" cache_by_pkg_config
 step "add_subdirectory" consumer subdirectory -DMMSB_SOURCE="$root"
-echo "$passed passed, $failed failed"
-exit $((failed > 0))
+close_steps
