@@ -131,6 +131,11 @@ $(STAMPS)/abigail: tools/fetch_abigail.sh
 	@tools/fetch_abigail.sh
 	@touch $@
 
+$(STAMPS)/lintian: tools/fetch_lintian.sh tools/extract_debs.sh
+	@mkdir -p $(STAMPS)
+	@tools/fetch_lintian.sh
+	@touch $@
+
 .PHONY: julia
 julia: $(STAMPS)/julia ## Julia from PATH, else Debian's packages extracted into build/julia
 $(STAMPS)/julia: tools/fetch_julia.sh
@@ -175,6 +180,10 @@ DIST := build/libmmsb-$(VERSION).tar.gz
 .PHONY: dist
 dist: ## the source in one archive, which builds without git
 	@tools/dist.sh $(DIST) libmmsb-$(VERSION)
+
+.PHONY: deb
+deb: lib tool venv ## build/deb/*.deb: the library, what C and C++ need, the tool, the Python package; for this machine's Debian
+	@tools/build_debs.sh build/deb $(VERSION)
 
 # Where both are made, the library comes first: the wheel's then finds the standard library compiled.
 .PHONY: wheel
@@ -262,7 +271,7 @@ mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
-whole: race mutants test-peers test-pictures test-gpu-bundle \
+whole: race mutants test-peers test-pictures test-gpu-bundle test-deb \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
@@ -457,6 +466,10 @@ test-wheel: wheel ## the wheel in a clean environment
 .PHONY: test-dist
 test-dist: lib ## the source archive, unpacked and built where there is no git
 	@tests/install/dist.sh
+
+.PHONY: test-deb
+test-deb: deb $(STAMPS)/lintian ## lintian, and the Debian packages in a root of their own
+	@tests/install/deb.sh
 
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
 PEERS_PYTHON ?= build/venv-peers/bin/python

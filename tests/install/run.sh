@@ -9,18 +9,7 @@ rm -rf "$work"
 mkdir -p "$work"
 unset MMSB_LIBRARY MAKEFLAGS MFLAGS MAKELEVEL
 
-# cmake and pkg-config need not be on the machine: the pinned wheels bring them.
-if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
-    wheels=$root/build/venv-install
-    { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
-        { python3 -m venv "$wheels" &&
-            "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
-    command -v cmake > /dev/null || ln -sfn "$wheels/bin/cmake" build/bin/cmake
-    # The program itself: the wheel's own wrapper of it prints nothing.
-    command -v pkg-config > /dev/null ||
-        ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
-fi
-
+. tests/install/cmake_and_pkg_config.sh
 . tests/install/steps.sh
 
 install_by_make() {
