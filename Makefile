@@ -136,6 +136,11 @@ $(STAMPS)/lintian: tools/fetch_lintian.sh tools/extract_debs.sh
 	@tools/fetch_lintian.sh
 	@touch $@
 
+$(STAMPS)/arm64: tools/fetch_arm64.sh tools/extract_debs.sh
+	@mkdir -p $(STAMPS)
+	@tools/fetch_arm64.sh
+	@touch $@
+
 .PHONY: julia
 julia: $(STAMPS)/julia ## Julia from PATH, else Debian's packages extracted into build/julia
 $(STAMPS)/julia: tools/fetch_julia.sh
@@ -194,6 +199,10 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-se
     | $(if $(INPUTS_ONLY),build/libmmsb.so)
 	@tools/build_wheel.sh build/wheel $(VERSION)
 	@touch $@
+
+.PHONY: wheel-arm64
+wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 ## build/wheel-arm64/*.whl for arm64, built on any machine, without kernels for CUDA
+	@MACHINE=aarch64 MMSB_CUDA=off tools/build_wheel.sh build/wheel-arm64 $(VERSION)
 
 # --------------------------------------------------------------------------------------------------- checks ----
 
@@ -271,7 +280,7 @@ mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
-whole: race mutants test-peers test-pictures test-gpu-bundle test-deb \
+whole: race mutants test-peers test-pictures test-gpu-bundle test-deb test-julia-package test-arm64 \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
@@ -470,6 +479,14 @@ test-dist: lib ## the source archive, unpacked and built where there is no git
 .PHONY: test-deb
 test-deb: deb $(STAMPS)/lintian ## lintian, and the Debian packages in a root of their own
 	@tests/install/deb.sh
+
+.PHONY: test-julia-package
+test-julia-package: lib $(STAMPS)/julia ## the Julia package's build step, by Pkg in a depot of its own
+	@tests/install/julia.sh
+
+.PHONY: test-arm64
+test-arm64: wheel-arm64 venv ## the wheel for arm64 under an emulator
+	@tests/install/arm64.sh
 
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
 PEERS_PYTHON ?= build/venv-peers/bin/python
