@@ -201,8 +201,8 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-se
 	@touch $@
 
 .PHONY: wheel-arm64
-wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 ## build/wheel-arm64/*.whl for arm64, built on any machine, without kernels for CUDA
-	@MACHINE=aarch64 MMSB_CUDA=off tools/build_wheel.sh build/wheel-arm64 $(VERSION)
+wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 ## the wheel for arm64 in build/wheel-arm64, on any machine; no kernels for CUDA
+	@MMSB_MACHINE=aarch64 MMSB_CUDA=off tools/build_wheel.sh build/wheel-arm64 $(VERSION)
 
 # --------------------------------------------------------------------------------------------------- checks ----
 

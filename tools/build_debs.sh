@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/build_debs.sh FOLDER VERSION: Debian packages of what `make` built, as FOLDER/*.deb: libmmsb0 (the library), libmmsb-dev,
-# mmsb (the tool) and python3-mmsb. They need the glibc of this machine. No root, and of Debian's tools dpkg alone; DEBFULLNAME and
-# DEBEMAIL are the maintainer. The same tree gives the same bytes.
+# mmsb (the tool) and python3-mmsb. They need the glibc of this machine. No root, and of Debian's tools dpkg alone. DEBFULLNAME
+# and DEBEMAIL are the maintainer. The same tree gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD folder=$1 version=$2
@@ -89,7 +89,8 @@ builds() {
     {
         printf 'Package: %s\nSource: libmmsb\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nSection: %s\nPriority: optional\n' \
             "$package" "$release" "$architecture" "$maintainer" "$section"
-        printf 'Installed-Size: %s\n%s\nDescription: %s\n' "$(du -k --apparent-size -s "$work/$package" | cut -f 1)" "$fields" "$summary"
+        printf 'Installed-Size: %s\n%s\nDescription: %s\n' \
+            "$(du -k --apparent-size -s "$work/$package" | cut -f 1)" "$fields" "$summary"
         sed 's/^$/./; s/^/ /'
     } > "$control/control"
     (cd "$work/$package" && find usr -type f -print0 | sort -z | xargs -0 md5sum > DEBIAN/md5sums)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # tools/build_wheel.sh FOLDER VERSION: the Python wheel with the library inside, for every glibc from 2.28 on, and the tool, which
-# needs no C library: that of this machine may be newer. MACHINE=aarch64 builds it for arm64 on another machine.
+# needs no C library: that of this machine may be newer. MMSB_MACHINE=aarch64 builds it for arm64 on another machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1 version=$2
 floor=2.28
 
-machine=${MACHINE:-$(uname -m)}
+machine=${MMSB_MACHINE:-$(uname -m)}
 if [[ $machine == aarch64 ]]; then
     export GOARCH=arm64
 fi
-library=$PWD/build/wheel-library${MACHINE:+-$MACHINE}/libmmsb.so
+library=$PWD/build/wheel-library${MMSB_MACHINE:+-$MMSB_MACHINE}/libmmsb.so
 CC=$PWD/tools/zig_cc.sh tools/build_library.sh "${library#"$PWD/"}"
 newest=$(objdump -T "$library" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
 if [[ $(printf '%s\n' "${newest#GLIBC_}" "$floor" | sort -V | tail -n 1) != "$floor" ]]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The wheel for arm64, which was built on another machine: a Python for arm64 installs it, and the quickstart and the tool run, all
+# The wheel for arm64, which was built on another machine: a Python for arm64 gets it, and the quickstart and the tool run, all
 # emulated. What an emulator shows is that the code runs and its calls fit, not how an arm64 machine orders memory.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,8 +14,11 @@ unset MMSB_LIBRARY
 # NumPy for the Python that is emulated, at this tree's version.
 export PYTHONPATH=$work/site
 python=$(basename "$(readlink -f "$system/usr/bin/python3")")
+# The emulator keeps some bytes for each page of addresses, also of those that are only reserved. Simulated devices would reserve
+# 16 TiB, and less where that is refused, but for one as large as the machine's memory: Go has 34 GiB beside that.
+addresses=$((6 * $(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo) + (40 << 20)))
 emulated() {
-    (cd "$work" && timeout 300 qemu-aarch64 "$system/usr/bin/$python" "$@")
+    (ulimit -v "$addresses" && cd "$work" && timeout 300 qemu-aarch64 "$system/usr/bin/$python" "$@")
 }
 
 installs() {
@@ -23,7 +26,8 @@ installs() {
     numpy=$(build/venv/bin/python -c 'import importlib.metadata as m; print(m.version("numpy"))') &&
         build/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --target "$work/site" --no-deps \
             --only-binary :all: --implementation cp --python-version "${python#python}" --platform manylinux_2_28_aarch64 \
-            --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 "numpy==$numpy" build/wheel-arm64/mmsb-*_aarch64.whl
+            --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 \
+            "numpy==$numpy" build/wheel-arm64/mmsb-*_aarch64.whl
 }
 
 is_for_arm64() {

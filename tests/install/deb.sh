@@ -26,12 +26,17 @@ lintian_would_find_something() {
 }
 
 gives_the_same_twice() {
-    tools/build_debs.sh "$work/again" "$(dpkg-deb -f build/deb/libmmsb0_*.deb Version | cut -d - -f 1)" && diff -r build/deb "$work/again"
+    tools/build_debs.sh "$work/again" "$(dpkg-deb -f build/deb/libmmsb0_*.deb Version | cut -d - -f 1)" &&
+        diff -r build/deb "$work/again"
 }
 
 # libc6 and python3 are not in that root.
+dpkg_there() {
+    PATH=$PATH:/usr/sbin:/sbin dpkg --root="$system" --force-not-root --force-script-chrootless --force-depends "$@"
+}
+
 dpkg_installs() {
-    PATH=$PATH:/usr/sbin:/sbin dpkg --root="$system" --force-not-root --force-script-chrootless --force-depends -i build/deb/*.deb &&
+    dpkg_there --install build/deb/*.deb &&
         [[ $(dpkg-query --admindir="$system/var/lib/dpkg" -W -f '${db:Status-Status}\n' | sort | uniq -c) == *"4 installed" ]] &&
         (cd "$system" && md5sum --quiet -c var/lib/dpkg/info/*.md5sums)
 }
@@ -71,8 +76,7 @@ PROGRAM
 }
 
 dpkg_removes() {
-    PATH=$PATH:/usr/sbin:/sbin dpkg --root="$system" --force-not-root --force-script-chrootless --force-depends --purge \
-        libmmsb0 libmmsb-dev mmsb python3-mmsb && [[ -z $(find "$system" -path "$system/var" -prune -o ! -type d -print) ]]
+    dpkg_there --purge libmmsb0 libmmsb-dev mmsb python3-mmsb && [[ -z $(find "$system" -path "$system/var" -prune -o ! -type d -print) ]]
 }
 
 . tests/install/cmake_and_pkg_config.sh

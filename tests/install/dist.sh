@@ -42,7 +42,8 @@ builds_without_git() {
 
 runs_the_quickstart() {
     cd "$work"/source/libmmsb-* &&
-        gcc -std=c99 examples/quickstart.c -Iinclude -Lbuild -lmmsb "-Wl,-rpath,$PWD/build" -o "$work/quickstart" && "$work/quickstart" && build/mmsb version
+        gcc -std=c99 examples/quickstart.c -Iinclude -Lbuild -lmmsb "-Wl,-rpath,$PWD/build" -o "$work/quickstart" &&
+        "$work/quickstart" && build/mmsb version
 }
 
 step "the same files give the same archive" makes_the_same_twice

@@ -1,5 +1,5 @@
-# What the scripts of this folder have in common: `step NAME COMMAND...` runs a command in a shell of its own, prints one line, and
-# the command's output if it failed; `close_steps` prints `N passed, M failed` and exits. $work is the script's folder.
+# What the scripts of this folder have in common. `step NAME COMMAND...` runs a command in a shell of its own and prints one line,
+# and the command's output if it failed; `close_steps` prints `N passed, M failed` and exits. $work is the script's folder.
 passed=0
 failed=0
 
