@@ -76,7 +76,8 @@ PROGRAM
 }
 
 dpkg_removes() {
-    dpkg_there --purge libmmsb0 libmmsb-dev mmsb python3-mmsb && [[ -z $(find "$system" -path "$system/var" -prune -o ! -type d -print) ]]
+    dpkg_there --purge libmmsb0 libmmsb-dev mmsb python3-mmsb &&
+        [[ -z $(find "$system" -path "$system/var" -prune -o ! -type d -print) ]]
 }
 
 . tests/install/cmake_and_pkg_config.sh

@@ -27,8 +27,8 @@ end
 function of_checkout()
     isfile(joinpath(CHECKOUT, "include", "mmsb.h")) && isfile(joinpath(CHECKOUT, "Makefile")) || error(
         "MMSB: no libmmsb.so.0 on this system fits, and the package does not lie in a checkout of libmmsb, from which it could " *
-        "be built. Install the library (a Debian package, `make install`), or set MMSB_LIBRARY to its path, and build again; or " *
-        "take the package by Pkg.develop from a checkout.",
+        "be built. Install the library (a Debian package, `make install`), or set MMSB_LIBRARY to its path, and build again; " *
+        "or take the package by Pkg.develop from a checkout.",
     )
     @info "MMSB: building the library in $CHECKOUT by `make lib`, which takes minutes the first time"
     # A make around this one is another matter.
