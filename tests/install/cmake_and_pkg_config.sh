@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # cmake and pkg-config need not be on the machine: the pinned wheels bring them. $root is the tree.
 if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
     wheels=$root/build/venv-install

@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # What the scripts of this folder have in common. `step NAME COMMAND...` runs a command in a shell of its own and prints one line,
 # and the command's output if it failed; `close_steps` prints `N passed, M failed` and exits. $work is the script's folder.
 passed=0
