@@ -135,6 +135,16 @@ $(STAMPS)/abigail: tools/fetch_abigail.sh
 	@tools/fetch_abigail.sh
 	@touch $@
 
+$(STAMPS)/lintian: tools/fetch_lintian.sh tools/extract_debs.sh
+	@mkdir -p $(STAMPS)
+	@tools/fetch_lintian.sh
+	@touch $@
+
+$(STAMPS)/arm64: tools/fetch_arm64.sh tools/extract_debs.sh
+	@mkdir -p $(STAMPS)
+	@tools/fetch_arm64.sh
+	@touch $@
+
 .PHONY: julia
 julia: $(STAMPS)/julia ## Julia from PATH, else Debian's packages extracted into build/julia
 $(STAMPS)/julia: tools/fetch_julia.sh
@@ -175,6 +185,15 @@ $(STAMPS)/share: $(TOOL_SOURCES) include/mmsb.h $(STAMPS)/tools | $(SECOND_BUILD
 install: lib tool ## library, header, CMake and pkg-config files, the tool with manual page and completions into PREFIX=
 	@tools/install.sh "$(PREFIX)"
 
+DIST := build/libmmsb-$(VERSION).tar.gz
+.PHONY: dist
+dist: ## the source in one archive, which builds without git
+	@tools/dist.sh $(DIST) libmmsb-$(VERSION)
+
+.PHONY: deb
+deb: lib tool venv ## build/deb/*.deb: the library, what C and C++ need, the tool, the Python package; for this machine's Debian
+	@tools/build_debs.sh build/deb $(VERSION)
+
 # Where both are made, the library comes first: the wheel's then finds the standard library compiled.
 .PHONY: wheel
 wheel: $(STAMPS)/wheel ## build/wheel/*.whl for every glibc from 2.28 on
@@ -184,6 +203,10 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-se
     | $(SECOND_BUILD)
 	@tools/build_wheel.sh build/wheel $(VERSION)
 	@touch $@
+
+.PHONY: wheel-arm64
+wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 ## the wheel for arm64 in build/wheel-arm64, on any machine; no kernels for CUDA
+	@MMSB_MACHINE=aarch64 MMSB_CUDA=off tools/build_wheel.sh build/wheel-arm64 $(VERSION)
 
 # --------------------------------------------------------------------------------------------------- checks ----
 
@@ -261,7 +284,7 @@ mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
-whole: race mutants test-peers test-pictures test-gpu-bundle \
+whole: race mutants test-peers test-pictures test-gpu-bundle test-deb test-julia-package test-arm64 \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
@@ -455,6 +478,22 @@ test-install: lib ## find_package, pkg-config and add_subdirectory with a small 
 test-wheel: wheel ## the wheel in a clean environment
 	@tests/install/wheel.sh
 
+.PHONY: test-dist
+test-dist: lib ## the source archive, unpacked and built where there is no git
+	@tests/install/dist.sh
+
+.PHONY: test-deb
+test-deb: deb $(STAMPS)/lintian ## lintian, and the Debian packages in a root of their own
+	@tests/install/deb.sh
+
+.PHONY: test-julia-package
+test-julia-package: lib $(STAMPS)/julia ## the Julia package's build step, by Pkg in a depot of its own
+	@tests/install/julia.sh
+
+.PHONY: test-arm64
+test-arm64: wheel-arm64 venv ## the wheel for arm64 under an emulator
+	@tests/install/arm64.sh
+
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
 PEERS_PYTHON ?= build/venv-peers/bin/python
 
@@ -489,8 +528,11 @@ fresh-test: ## the README's two commands in a bare Debian 12
 
 .PHONY: demo
 demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is killed and restored, and checked; the quickstarts
-	@$(VENV)/python examples/replay_git.py $(REPO)
-	@$(VENV)/python examples/kill_replay.py $(REPO)
+	@if command -v git > /dev/null; then \
+	    $(VENV)/python examples/replay_git.py $(REPO) && $(VENV)/python examples/kill_replay.py $(REPO); \
+	else \
+	    echo "git is not on PATH: no replay of a git history, which needs it"; \
+	fi
 	@examples/run_quickstarts.sh
 
 .PHONY: bench

@@ -20,10 +20,14 @@ step() {
     fi
 }
 
-# files KINDS...: tracked and new files of these name endings, as git sees them; the quickstarts keep the bytes they came with.
+# files PATTERN...: tracked and new files whose names match; the quickstarts keep the bytes they came with.
 files() {
-    git ls-files --cached --others --exclude-standard -- "$@" ':!examples/quickstart.*' | while read -r file; do
-        [[ ! -e $file ]] || echo "$file"
+    local file pattern
+    tools/tree_files.sh --cached --others --exclude-standard | while read -rd '' file; do
+        for pattern; do
+            # shellcheck disable=SC2053
+            [[ $file != $pattern || $file == examples/quickstart.* || ! -e $file ]] || echo "$file"
+        done
     done
 }
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 PATH=${PATH//"$PWD/build/bin:"/}
 
 missing=()
-for tool in git gcc g++ make python3; do
+for tool in gcc g++ make python3; do
     command -v "$tool" > /dev/null || missing+=("$tool")
 done
 if command -v python3 > /dev/null; then

@@ -39,6 +39,7 @@ SUITES = [
     "abi-check",
     "test-quickstarts",
     "test-install",
+    "test-dist",
     "test-gpu",
 ]
 # A suite seldom keeps two processors busy all the time: it waits for a disk, or for a process that is killed, or has one thread.

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # A C compiler for programs that must run on glibc 2.28 and newer. zig's clang compiles with the headers of that glibc; gcc
-# links against zig's stubs of it, because zig's own linker refuses --wrap, on which the stack-bounds fix stands.
+# links against zig's stubs of it, because zig's own linker refuses --wrap, on which the stack-bounds fix stands. MMSB_MACHINE is
+# what they are to run on, such as aarch64; gcc is then aarch64-linux-gnu-gcc.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export ZIG_GLOBAL_CACHE_DIR=$root/build/zig-cache ZIG_LOCAL_CACHE_DIR=$root/build/zig-cache
-zig=("$root/build/venv-wheel/bin/python" -m ziglang cc -target "$(uname -m)-linux-gnu.2.28" -fno-sanitize=undefined)
+machine=${MMSB_MACHINE:-$(uname -m)}
+zig=("$root/build/venv-wheel/bin/python" -m ziglang cc -target "$machine-linux-gnu.2.28" -fno-sanitize=undefined)
 
 for argument in "$@"; do
     case $argument in
@@ -12,7 +14,7 @@ for argument in "$@"; do
     esac
 done
 
-stubs=$root/build/glibc-2.28
+stubs=$root/build/glibc-2.28${MMSB_MACHINE:+-$MMSB_MACHINE}
 if [[ ! -e $stubs/libc.so ]]; then
     work=$(mktemp -d "$root/build/.stubs-XXXXXX")
     trap 'rm -rf "$work"' EXIT
@@ -30,4 +32,4 @@ if [[ ! -e $stubs/libc.so ]]; then
     mv -T "$work" "$stubs"
     trap - EXIT
 fi
-exec gcc -L"$stubs" "$@"
+exec "${MMSB_MACHINE:+$MMSB_MACHINE-linux-gnu-}gcc" -L"$stubs" "$@"

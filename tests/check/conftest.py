@@ -16,10 +16,10 @@ import generate_interface  # noqa: E402
 
 
 def tree_files() -> list[Path]:
-    """Files that git tracks or would add, without what was deleted."""
+    """Files that git tracks or would add, without what was deleted; in an unpacked archive all that is not made."""
     listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
+        [ROOT / "tools/tree_files.sh", "--cached", "--others", "--exclude-standard"],
+        check=True, stdout=subprocess.PIPE, text=True,
     ).stdout  # fmt: skip
     paths = (ROOT / name for name in listing.split("\0") if name)
     return sorted(path for path in paths if path.is_file())

@@ -9,32 +9,8 @@ rm -rf "$work"
 mkdir -p "$work"
 unset MMSB_LIBRARY MAKEFLAGS MFLAGS MAKELEVEL
 
-# cmake and pkg-config need not be on the machine: the pinned wheels bring them.
-if ! command -v cmake > /dev/null || ! command -v pkg-config > /dev/null; then
-    wheels=$root/build/venv-install
-    { [[ -x $wheels/bin/cmake && -x $wheels/bin/pkgconf ]] ||
-        { python3 -m venv "$wheels" &&
-            "$wheels/bin/python" -m pip install --quiet -r tools/requirements/install.txt; }; } || exit 1
-    command -v cmake > /dev/null || ln -sfn "$wheels/bin/cmake" build/bin/cmake
-    # The program itself: the wheel's own wrapper of it prints nothing.
-    command -v pkg-config > /dev/null ||
-        ln -sfn "$(echo "$wheels"/lib/python3*/site-packages/pkgconf/.bin/pkgconf)" build/bin/pkg-config
-fi
-
-passed=0
-failed=0
-step() {
-    local name=$1
-    shift
-    if "$@" > "$work/output" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok      $name"
-    else
-        failed=$((failed + 1))
-        cat "$work/output"
-        echo "FAILED  $name"
-    fi
-}
+. tests/install/cmake_and_pkg_config.sh
+. tests/install/steps.sh
 
 install_by_make() {
     make install PREFIX="$work/by-make"
@@ -105,5 +81,4 @@ step "pkg-config, C99" by_pkg_config gcc c c99
 step "pkg-config, C++17" by_pkg_config g++ c++ c++17
 step "pkg-config, mmsb.hpp" cache_by_pkg_config
 step "add_subdirectory" consumer subdirectory -DMMSB_SOURCE="$root"
-echo "$passed passed, $failed failed"
-exit $((failed > 0))
+close_steps

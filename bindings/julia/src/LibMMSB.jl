@@ -12,14 +12,28 @@ const libmmsb = "libmmsb.so.0"
 
 include("abi.jl")
 
-"The library's file: what the environment variable MMSB_LIBRARY names, else the one in the build tree."
-library_path() = abspath(get(ENV, "MMSB_LIBRARY", joinpath(@__DIR__, "..", "..", "..", "build", "libmmsb.so")))
+"The file in which the package's build step leaves the library's path."
+const BUILT = abspath(joinpath(@__DIR__, "..", "deps", "library-path.txt"))
+
+"""
+The library's file: what the environment variable MMSB_LIBRARY names, else what the package's build step has found or built, else
+the one in the build tree.
+"""
+function library_path()
+    haskey(ENV, "MMSB_LIBRARY") && return abspath(ENV["MMSB_LIBRARY"])
+    isfile(BUILT) && return readline(BUILT)
+    return abspath(joinpath(@__DIR__, "..", "..", "..", "build", "libmmsb.so"))
+end
 
 "Opens the library and checks its ABI number and its struct sizes."
 function load()
     path = library_path()
-    isfile(path) || error("MMSB: $path does not exist; build the library with `make`, or set MMSB_LIBRARY to its path")
-    dlopen(path)
+    isfile(path) || error(
+        "MMSB: $path does not exist; build the library with `make` or `Pkg.build(\"MMSB\")`, or set MMSB_LIBRARY to its path",
+    )
+    library = dlopen(path)
+    dlsym(library, :mmsb_abi_version; throw_error = false) === nothing &&
+        error("MMSB: $path is not libmmsb: it has no function mmsb_abi_version")
     found = mmsb_abi_version()
     found == MMSB_ABI_VERSION ||
         error("MMSB: $path has ABI version $found, $MMSB_ABI_VERSION expected")

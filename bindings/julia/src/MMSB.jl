@@ -2,7 +2,8 @@
 Paged memory in host memory, on GPUs and on disk: the Julia binding of libmmsb.
 
 An `MMSBState` owns pages; a `Page` refers to one. Byte positions count from 1. The environment variable MMSB_LIBRARY names the
-library's file; without it the library of the build tree is loaded. Functions may be called from any task and thread.
+library's file; without it the library is loaded that `Pkg.build("MMSB")` found or built, else that of the build tree. Functions
+may be called from any task and thread.
 """
 module MMSB
 
