@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ _MOST = 2**63 - 1
 # --------------------------------------------------------------------------------------------------------------- types
 
 
+@lru_cache(maxsize=1024)  # NumPy takes microseconds to name a type
 def type_name(dtype: np.dtype[Any]) -> str:
     """The name of a type: "float32", NumPy's "<M8[ns]", or JSON of the fields of a structured one."""
     if dtype.hasobject or dtype.kind not in "biufcmMSUV":
@@ -55,6 +57,7 @@ def _fields(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {"fields": rows, "bytes": dtype.itemsize}
 
 
+@lru_cache(maxsize=1024)
 def type_of(name: str) -> np.dtype[Any]:
     """NumPy's type of a name. UnsupportedError: it needs ml_dtypes, which is not there; CorruptError: there is no such type."""
     if name in ML_TYPES:
@@ -245,8 +248,8 @@ def _of_numpy(array: Array) -> Held:
     order = sorted(range(len(shape)), key=lambda axis: -steps[axis])
     rows = array.transpose(order)
     copied = not rows.flags.c_contiguous
-    if copied:
-        order, rows = list(range(len(shape))), np.ascontiguousarray(array)
+    if copied:  # as bytes: NumPy's copy of a record leaves what is between its fields undefined
+        order, rows = list(range(len(shape))), np.ascontiguousarray(array.view(np.dtype((np.void, item))))
     return Held(Layout(dtype, shape, dense(shape, item, order), item), rows.reshape(-1).view(np.uint8), array, writable, copied)
 
 

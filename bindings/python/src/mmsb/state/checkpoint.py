@@ -260,7 +260,7 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     context.restore(stored.path, None if ids == stored.ids() else sorted(ids), timeout=timeout)
     _check_tree(context, stored)
     for name, leaf in wanted.items():
-        if direct.get(leaf.page, ("",))[0] != name:
+        if leaf.page not in direct or direct[leaf.page][0] != name:
             with context.page(leaf.page).pin() as memory:
                 held[name].fill(memory, stored.layout(leaf))
     tree = trees.fill(tree, {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)})

@@ -252,9 +252,10 @@ class StoredTree:
             said = page.metadata.get(VERSION_KEY)
         if said is None:
             raise FormatError(f"{self.path} has no tree: the metadata of page {TREE_ID} have no {VERSION_KEY}")
-        (version,) = self._numbers(said, VERSION_KEY) or (0,)
-        if not 0 < version <= VERSION:
-            raise FormatError(f"{self.path} has a tree of version {version}; this release reads version {VERSION}")
+        if not _DIGITS.fullmatch(said.decode(errors="replace")):
+            raise CorruptError(f"{self.path}: {VERSION_KEY} is {said[:200]!r}, not a decimal number")
+        if not 0 < int(said) <= VERSION:
+            raise FormatError(f"{self.path} has a tree of version {int(said)}; this release reads version {VERSION}")
         if page.size > _LONGEST_DOCUMENT:
             raise CorruptError(f"{self.path}: the tree's document has {page.size} bytes; the limit is {_LONGEST_DOCUMENT}")
         return page
