@@ -668,3 +668,31 @@ def test_versions_and_files_that_are_no_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(mmsb.CorruptError, match="1073741825 bytes; the limit is 1073741824"):
         state.load(tmp_path / "long")
     assert os.path.getsize(tmp_path / "long") < 1 << 20
+
+
+def test_a_file_of_the_first_version_is_read() -> None:
+    """testdata/snapshots/state/tree.mmsb was saved from this tree."""
+    weights = np.arange(6, dtype="f4").reshape(2, 3)
+    layers = [{"w": weights, "b": np.zeros((0, 4))}, {"w": np.asfortranarray(np.arange(6, dtype="f8").reshape(2, 3))}]
+    tree = {
+        "model": {"layers": layers},
+        "optimizer": {0: {"step": np.array(7)}},
+        "a/b": np.array(["x", "yz"]),
+        "\x1b": np.array([(1, 2.5)], [("i", "i4"), ("x", "f8")]),
+        "when": np.array(["2026-01-02"], "M8[D]"),
+        "step": 7,
+        "rate": 0.1,
+        "big": 10**30,
+        "text": "ü",
+        "none": None,
+        "data": b"\0\xff",
+        "inf": math.inf,
+        "pair": (1, True),
+        "c": 1 + 2j,
+        "s": np.float32(1.5),
+        "tied": weights,
+    }
+    folder = Path(__file__).resolve().parents[3] / "testdata" / "snapshots" / "state"
+    same(state.load(folder / "tree.mmsb"), tree)
+    with pytest.raises(mmsb.FormatError, match="version 2"):
+        state.load(folder / "newer.mmsb")
