@@ -31,7 +31,7 @@ def begin() -> dict[str, Any]:
 
 
 def train(tree: dict[str, Any], context: mmsb.Context) -> None:
-    """One step: it computes beside a save that runs, and changes the arrays in a block for which the save waits, or which waits."""
+    """One step: computes beside a save that runs, and changes arrays in a block that waits for it, or it for the block."""
     weights, step = tree["weights"], int(tree["step"]) + 1
     inputs = np.random.default_rng(step).integers(0, 2, (BATCH, BITS)).astype(float)
     wanted = inputs.mean(axis=1, keepdims=True)

@@ -324,6 +324,7 @@ def test_types_come_back_by_likeness(tmp_path: Path) -> None:
     fixed = state.load(tmp_path / "a", "fixed", like=Fixed)
     assert isinstance(fixed, Fixed) and isinstance(fixed.layers[0], Layer)
     same(fixed, tree["fixed"])
+    assert isinstance(state.load(tmp_path / "a", ["fixed"], like=dict[str, Fixed])["fixed"], Fixed)
     with pytest.raises(mmsb.InvalidArgumentError, match="Layer is not what the file has"):
         state.load(tmp_path / "a", "pair", like=Layer)
     with pytest.raises(mmsb.MismatchError, match="1 missing in the file: pair; 3 only in the file: pair/first, pair/second/0, "):

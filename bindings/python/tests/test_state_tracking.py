@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from test_state import random_array, same
 
 def test_a_tracked_tree_is_not_copied(tmp_path: Path) -> None:
     weights = np.zeros((100, 100))
-    tree = {"w": weights, "same": weights, "turned": weights.T, "step": 1}
+    tree: dict[str, Any] = {"w": weights, "same": weights, "turned": weights.T, "step": 1}
     with state.track(tree) as tracker:
         assert tracker.tree is tree and repr(tracker) == "<mmsb.state.Tracker with <mmsb.Context of 3 pages>>"
         assert {page.address for page in tracker.context.pages() if page.id != 1} == {weights.ctypes.data}
@@ -31,6 +32,10 @@ def test_a_tracked_tree_is_not_copied(tmp_path: Path) -> None:
         same(state.load(tmp_path / "a"), tree)
     assert tracker.context.closed
     tracker.close()
+    alive = weakref.ref(weights)
+    tree.clear()
+    del weights
+    assert alive() is None  # the closed tracker lets it go
     with pytest.raises(mmsb.ClosedError):
         tracker.save(tmp_path / "b")
 

@@ -37,7 +37,8 @@ func checkTree(path string, s *snapshot.Snapshot) error {
 	}
 	said, there := metadata.Get(blob, []byte(stateKeys+"version"))
 	if !there {
-		return status.Errorf(status.Format, "%s has no arrays: the metadata of page %d have no %sversion", path, treePage, stateKeys)
+		return status.Errorf(status.Format, "%s has no arrays: the metadata of page %d have no %sversion", path, treePage,
+			stateKeys)
 	}
 	numbers, err := numbersOf(path, treePage, "version", said)
 	if err != nil {
@@ -90,7 +91,8 @@ func arrayOf(path string, page *snapshot.Page, blob []byte) (arrayShown, error) 
 	for word, numbers := range map[string]*[]uint64{"shape": &array.Shape, "strides": &array.Strides} {
 		said, there := metadata.Get(blob, []byte(stateKeys+word))
 		if !there {
-			return array, status.Errorf(status.Corrupt, "%s: page %d has no %s%s in its metadata", path, page.ID, stateKeys, word)
+			return array, status.Errorf(status.Corrupt, "%s: page %d has no %s%s in its metadata", path, page.ID, stateKeys,
+				word)
 		}
 		var err error
 		if *numbers, err = numbersOf(path, page.ID, word, said); err != nil {
@@ -104,8 +106,8 @@ func arrayOf(path string, page *snapshot.Page, blob []byte) (arrayShown, error) 
 	items, fits := product(array.Shape)
 	switch {
 	case !fits || items > 0 && page.Size%items != 0 || items == 0 && page.Size != 1:
-		return array, status.Errorf(status.Corrupt, "%s: page %d has %d bytes, which %s of whole items cannot have", path, page.ID,
-			page.Size, shapeText(array.Shape))
+		return array, status.Errorf(status.Corrupt, "%s: page %d has %d bytes, which %s of whole items cannot have", path,
+			page.ID, page.Size, shapeText(array.Shape))
 	case items == 0:
 		array.Size = 0 // a page has at least a byte
 	}

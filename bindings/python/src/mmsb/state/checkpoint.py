@@ -109,7 +109,7 @@ def load(
       give a dict from each to that. Only the pages of these are read. NotFoundError has all names that are missing
     - lazy: arrays are StoredArray, which read their bytes when they are needed
     - like: a tree with the same names gives the types: its dataclasses and tuples, tensors as PyTorch's and JAX's where it has
-      them. MismatchError has all names, types and shapes that differ. Or a dataclass, whose fields' types are followed
+      them. MismatchError has all names, types and shapes that differ. Or a type, as a dataclass or dict[str, Layer]
     - convert: called with each array, gives what stands in the tree instead (torch.from_numpy, jax.numpy.asarray)
     - timeout: seconds; then TimeoutError
 
@@ -121,7 +121,7 @@ def load(
     part = stored.tree if names is None else _chosen(stored, names)
     found = dict(trees.leaves(part))
     pointers = {leaf.page: leaf for leaf in found.values() if isinstance(leaf, Pointer)}
-    template = None if like is None or isinstance(like, type) else take_apart(like)
+    template = None if like is None or trees.is_type(like) else take_apart(like)
     if template is not None:
         _check(stored, found, template, strict=True)
     arrays: dict[int, Any] = {id: stored.array(pointer) for id, pointer in pointers.items()}
@@ -359,7 +359,7 @@ class Tracker(Closable):
         try:
             tree = _fill(pages, path, self._tree, strict, timeout)
         except BaseException:
-            pages.context.close()
+            pages.close()
             raise
         self.close()
         self._pages, self._tree = pages, tree
@@ -367,7 +367,7 @@ class Tracker(Closable):
 
     def close(self) -> None:
         """Ends the pages; the arrays stay the program's. Idempotent."""
-        self._pages.context.close()
+        self._pages.close()
 
     def __repr__(self) -> str:
         return f"<mmsb.state.Tracker with {self.context!r}>"

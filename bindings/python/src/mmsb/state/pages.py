@@ -108,6 +108,11 @@ class TreePages:
         self._next = max(TREE_ID, *ids) + 1
         self.context.destroy_pages(self.context.lookup_many([id for id in ids if id != TREE_ID and id not in kept]))
 
+    def close(self) -> None:
+        """Ends the context, and lets the arrays go. Idempotent."""
+        self.context.close()
+        self._bound = {}
+
     def _adopted(self, fresh: Mapping[Key, Held], names: Mapping[Key, tuple[str, ...]]) -> dict[Key, _Bound]:
         ids = dict(zip(fresh, range(self._next, self._next + len(fresh))))
         done: list[PageArray] = []

@@ -396,6 +396,11 @@ def like(thing: Any, leaf: Callable[[str, Any], Any], name: str | None = None) -
     return {key: value for (key, _), value in zip(rows, items)}
 
 
+def is_type(thing: Any) -> bool:
+    """Whether something is a type, or one with parameters, as list[Layer]."""
+    return isinstance(thing, type) or typing.get_origin(thing) is not None
+
+
 def as_type(tree: Any, wanted: Any) -> Any:
     """A tree out of a file with dicts made into dataclasses and named tuples, as a type or the type of a field says."""
     origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
