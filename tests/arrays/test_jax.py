@@ -69,7 +69,8 @@ def test_no_byte_moves_there_and_back(ctx: mmsb.Context) -> None:
 
 def test_a_state_of_jax_comes_back_as_it_was(tmp_path: Path) -> None:
     types = ["float32", "int32", "bool", "complex64", "bfloat16", "float8_e4m3fn"]
-    tree = {"model": {dtype: jnp.arange(12).reshape(3, 4).astype(dtype) for dtype in types}, "step": 3, "scalar": jnp.float32(1.5)}
+    model = {dtype: jnp.arange(12).reshape(3, 4).astype(dtype) for dtype in types}
+    tree = {"model": model, "step": 3, "scalar": jnp.float32(1.5)}
     mmsb.state.save(tmp_path / "a", tree)
     like = jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if isinstance(leaf, jax.Array) else 0, tree)
     back = mmsb.state.load(tmp_path / "a", like=like)

@@ -123,8 +123,8 @@ func numbersOf(path string, page uint64, word string, said []byte) ([]uint64, er
 	for _, digits := range strings.Split(string(said), ",") {
 		number, err := strconv.ParseUint(digits, 10, 63)
 		if err != nil || digits[0] == '+' {
-			return nil, status.Errorf(status.Corrupt, "%s: %s%s of page %d is %q, not decimal numbers below 2^63", path, stateKeys,
-				word, page, said[:min(len(said), 200)])
+			return nil, status.Errorf(status.Corrupt, "%s: %s%s of page %d is %q, not decimal numbers below 2^63", path,
+				stateKeys, word, page, said[:min(len(said), 200)])
 		}
 		numbers = append(numbers, number)
 	}
