@@ -150,7 +150,7 @@ def export_safetensors(path: AnyPath, target: AnyPath, names: Names | None = Non
     The names are the keys, joined by dots: "model.layers.0.weight". A dict of texts under "__metadata__" becomes the file's. The
     file appears when it is complete. UnsupportedError names all scalars, types and names that safetensors does not have.
     """
-    tree = load(path, names, lazy=True)
+    tree = _part(path, names)
     texts = tree.pop(_METADATA, None) if isinstance(tree, dict) else None
     flat = _flat(tree)
     refused = [f"{name} is a scalar" for name, leaf in flat.items() if is_scalar(leaf)]
@@ -214,7 +214,7 @@ def export_npz(path: AnyPath, target: AnyPath, names: Names | None = None, *, du
     The names are the keys, joined by dots. Scalars become arrays without dimensions. The file appears when it is complete.
     UnsupportedError names all values and types that NumPy does not have.
     """
-    flat = _flat(load(path, names, lazy=True))
+    flat = _flat(_part(path, names))
     refused, makers = [], {}
     for name, leaf in flat.items():
         if isinstance(leaf, StoredArray) and leaf.type_name not in ML_TYPES:
@@ -237,6 +237,18 @@ def _making(value: Any) -> Callable[[], Array]:
 
 
 # ----------------------------------------------------------------------------------------------------------------- both
+
+#: What stands in names for a key's characters.
+_MEANS = {"/": ".", "~0": "~", "~1": "/", "~s": ""}
+_KEY = re.compile("|".join(_MEANS))
+
+
+def _part(path: AnyPath, names: Names | None) -> Any:
+    """What a checkpoint has under names, not read; several names become keys as they are joined by dots."""
+    tree = load(path, names, lazy=True)
+    if names is None or isinstance(names, str):
+        return tree
+    return {_KEY.sub(lambda found: _MEANS[found[0]], name): value for name, value in tree.items()}
 
 
 def _flat(tree: Any) -> dict[str, Any]:
