@@ -10,9 +10,8 @@ import mmsb
 
 
 def public_names() -> set[str]:
-    names = set(mmsb.__all__)
-    for name in mmsb.__all__:
-        thing = getattr(mmsb, name)
+    names = {*mmsb.__all__, *mmsb.state.__all__}
+    for thing in (*(getattr(mmsb, name) for name in mmsb.__all__), mmsb.state.StoredArray, mmsb.state.Tracker):
         if inspect.isclass(thing) and not issubclass(thing, (Exception, tuple)):
             names |= {attribute for attribute in vars(thing) if not attribute.startswith("_")}
             names |= set(getattr(thing, "__dataclass_fields__", ()))
@@ -26,7 +25,16 @@ def test_every_public_name_is_used_in_a_test() -> None:
     tests = "\n".join(path.read_text() for path in here.parent.glob("test_*.py") if path != here)
     words = set(re.findall(r"\w+", tests))
     names = public_names()
-    assert {"Context", "create_pages", "mask_count", "ClosedError", "location_bytes", "read_pins"} <= names
+    assert {
+        "Context",
+        "create_pages",
+        "mask_count",
+        "ClosedError",
+        "location_bytes",
+        "read_pins",
+        "export_npz",
+        "page_id",
+    } <= names
     assert names - words == set()
 
 

@@ -1,7 +1,10 @@
 """libmmsb: paged memory in host memory, on GPUs and on disk.
 
-This import does not load the shared library; the first use of it does.
+This import does not load the shared library; the first use of it does. The first use of mmsb.state imports it and NumPy.
 """
+
+import importlib as _importlib
+import typing as _typing
 
 from ._errors import (
     AlreadyExistsError,
@@ -95,7 +98,17 @@ from .store import Store, StoreInfo, StorePoint, open, store_points
 from .ticket import Ticket
 from .view import View
 
+if _typing.TYPE_CHECKING:
+    from . import state as state
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name == "state":
+        return _importlib.import_module(".state", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "AlreadyExistsError",

@@ -383,6 +383,32 @@ def _lend_array(source: Any, writable: bool) -> Lent:
     )
 
 
+class Described(NamedTuple):
+    """Memory of an array, and what its tensor says of the items there. strides: in items; None for row-major."""
+
+    lent: Lent
+    item: ItemType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    read_only: bool
+
+
+def describe(source: Any) -> Described:
+    """The memory of an object with __dlpack__, to read, and its type and shape."""
+    capsule = _capsule_of(source)
+    lent = _lend_capsule(capsule, writable=False, private=True)
+    if is_versioned(capsule):
+        managed = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        tensor, read_only = managed.tensor, bool(managed.flags & 1)
+    else:
+        tensor, read_only = _Tensor.from_address(_pointer(capsule, b"dltensor")), False
+    found = [item for item in _NAMED.values() if (item.code, item.bits, 1) == (tensor.code, tensor.bits, tensor.lanes)]
+    if not found:
+        raise UnsupportedError(f"the tensor's items are of DLPack's type {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    return Described(lent, found[0], tuple(tensor.shape[: tensor.ndim]), strides, read_only)
+
+
 def _lend_interface(source: Any, found: Any, writable: bool) -> Lent:
     host = read_interface(found, "__array_interface__", CPU, writable)
     if host.read_only and writable:

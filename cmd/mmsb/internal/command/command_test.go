@@ -183,7 +183,7 @@ func TestGoldenOutputs(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(state()) // so that the names are short, and the same everywhere
 	whole, change, zstd := "version4/whole.mmsb", "version4/change.mmsb", "version4/zstd.mmsb"
-	original, empty := "original/five-pages.mmsbsnap", "original/empty.mmsbsnap"
+	original, empty, tree := "original/five-pages.mmsbsnap", "original/empty.mmsbsnap", "state/tree.mmsb"
 	for name, arguments := range map[string][]string{
 		"help":               {"--help"},
 		"snapshot-help":      {"snapshot", "--help"},
@@ -192,6 +192,9 @@ func TestGoldenOutputs(t *testing.T) {
 		"ls-bytes":           {"snapshot", "ls", whole, "--bytes"},
 		"ls-ids":             {"snapshot", "ls", change, "9", "0x2-0x3"},
 		"ls-json":            {"snapshot", "ls", whole, "--json"},
+		"ls-arrays":          {"snapshot", "ls", tree, "--arrays"},
+		"ls-arrays-json":     {"snapshot", "ls", tree, "--arrays", "--json"},
+		"ls-arrays-ids":      {"snapshot", "ls", tree, "--arrays", "--bytes", "1-4"},
 		"ls-original":        {"snapshot", "ls", original},
 		"ls-empty":           {"snapshot", "ls", empty},
 		"ls-empty-json":      {"snapshot", "ls", empty, "--json"},

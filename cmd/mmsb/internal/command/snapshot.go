@@ -113,11 +113,14 @@ func parseRanges(arguments []string) ([]idRange, error) {
 func (r *run) snapshotList() *cobra.Command {
 	c := &cobra.Command{Use: "ls FILE [ID | FIRST-LAST]...", Short: "list the pages of a snapshot",
 		Long: `ls lists the pages of the state that a snapshot and its bases give together, by id: all, or those with the ids
-given. A single id must exist.`,
+given. A single id must exist. With --arrays it lists the arrays of a state of a program, which mmsb.state of the Python
+package has saved: their names, types and shapes.`,
 		Example: "  mmsb snapshot ls state.mmsb\n  mmsb snapshot ls state.mmsb 7 100-199 --bytes\n" +
+			"  mmsb snapshot ls checkpoint.mmsb --arrays\n" +
 			"  mmsb snapshot ls state.mmsb --json | jq '[.pages[].size] | add'",
 		Args: takes("a FILE and ids", 1, math.MaxInt)}
 	asJSON, show := jsonFlag(c), bytesFlag(c)
+	asArrays := c.Flags().Bool("arrays", false, "list the arrays of a state of a program")
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
 		ranges, err := parseRanges(arguments[1:])
 		if err != nil {
@@ -132,9 +135,20 @@ given. A single id must exist.`,
 		if err != nil {
 			return err
 		}
-		if *asJSON {
+		var arrays []arrayShown
+		if *asArrays {
+			if arrays, err = arraysOf(arguments[0], s, pages); err != nil {
+				return err
+			}
+		}
+		switch {
+		case *asArrays && *asJSON:
+			r.arraysJSON(arguments[0], arrays)
+		case *asArrays:
+			r.arraysTable(arrays, *show)
+		case *asJSON:
 			r.listJSON(arguments[0], pages)
-		} else {
+		default:
 			r.listTable(pages, *show)
 		}
 		return missing(arguments[0], pages, ranges)

@@ -1,0 +1,299 @@
+"""Arrays as they lie in memory: bytes, the name of a type, shape and strides; those of NumPy, PyTorch, JAX and others."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._convert import has_buffer
+from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
+from .._lease import Holder, view_held
+from .._tensor import _NAMED, describe
+
+Array = NDArray[Any]
+
+# What ml_dtypes has beyond DLPack's: an item takes a byte.
+_BYTE_TYPES = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e4m3", "int2", "int4", "uint2", "uint4")
+#: Types that NumPy itself does not have, and the bytes of an item.
+ML_TYPES = {item.name: item.bytes for item in _NAMED.values() if item.typestr is None} | dict.fromkeys(_BYTE_TYPES, 1)
+_TYPESTR = re.compile(r"[<>|][biufcmMSUV]\d{1,9}(\[\d{0,9}[A-Za-z]{1,8}\])?")
+_MOST = 2**63 - 1
+
+
+# --------------------------------------------------------------------------------------------------------------- types
+
+
+@lru_cache(maxsize=1024)  # NumPy takes microseconds to name a type
+def type_name(dtype: np.dtype[Any]) -> str:
+    """The name of a type: "float32", NumPy's "<M8[ns]", or JSON of the fields of a structured one."""
+    if dtype.hasobject or dtype.kind not in "biufcmMSUV":
+        raise UnsupportedError(f"{dtype} has no bytes that could be saved: nothing is pickled")
+    if dtype.names is not None:
+        return json.dumps(_fields(dtype))
+    if dtype.name in ML_TYPES and dtype.isnative:
+        return dtype.name
+    item = _NAMED.get(dtype.name)
+    if item is not None and item.typestr == dtype.str:
+        return dtype.name
+    if not _TYPESTR.fullmatch(dtype.str):
+        raise UnsupportedError(f"{dtype} has no name that another program knows")
+    return dtype.str
+
+
+def _fields(dtype: np.dtype[Any]) -> dict[str, Any]:
+    rows = []
+    assert dtype.names is not None and dtype.fields is not None
+    for name in dtype.names:
+        item, offset = dtype.fields[name][:2]
+        base, shape = item.subdtype or (item, ())
+        rows.append([name, _fields(base) if base.names is not None else type_name(base), list(shape), offset])
+    return {"fields": rows, "bytes": dtype.itemsize}
+
+
+@lru_cache(maxsize=1024)
+def type_of(name: str) -> np.dtype[Any]:
+    """NumPy's type of a name. UnsupportedError: it needs ml_dtypes, which is not there; CorruptError: there is no such type."""
+    if name in ML_TYPES:
+        try:
+            ml_dtypes = importlib.import_module("ml_dtypes")
+        except ImportError:
+            raise UnsupportedError(f"NumPy has {name} only with the package ml_dtypes, which is not installed") from None
+        if not hasattr(ml_dtypes, name):
+            raise UnsupportedError(f"ml_dtypes {ml_dtypes.__version__} has no {name}")
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+    try:
+        if name in _NAMED or _TYPESTR.fullmatch(name):
+            return np.dtype(name)
+        if name.startswith("{"):
+            return _structured(json.loads(name))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError):
+        pass
+    raise CorruptError(f"{name[:200]!r} is not the name of a type")
+
+
+def _structured(said: Any) -> np.dtype[Any]:
+    names, formats, offsets = [], [], []
+    for name, item, shape, offset in said["fields"]:
+        base = _structured(item) if isinstance(item, dict) else type_of(item)
+        names.append(name)
+        formats.append((base, tuple(_whole(number) for number in shape)) if shape else base)
+        offsets.append(_whole(offset))
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": _whole(said["bytes"])})
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 2**31:
+        raise ValueError(number)
+    return number
+
+
+def item_bytes(name: str) -> int:
+    """Bytes of an item of the type with a name."""
+    return ML_TYPES[name] if name in ML_TYPES else type_of(name).itemsize
+
+
+# -------------------------------------------------------------------------------------------------------------- layout
+
+
+class Layout(NamedTuple):
+    """Where the items of an array lie: one behind the other, in some order of the dimensions. strides: in bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    item: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all items."""
+        return _product(self.shape) * self.item
+
+    @property
+    def page_size(self) -> int:
+        """Bytes of its page: a page has at least one."""
+        return max(self.nbytes, 1)
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.shape}"
+
+
+def _product(numbers: Sequence[int]) -> int:
+    product = 1
+    for number in numbers:
+        product *= number
+    return product
+
+
+def dense(shape: Sequence[int], item: int, order: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The strides of items one behind the other. order: the dimensions, the one of the largest steps first; None: row-major."""
+    strides, step = [0] * len(shape), item
+    for axis in reversed(range(len(shape)) if order is None else order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def layout_of(dtype: str, shape: Sequence[int], strides: Sequence[int], size: int) -> Layout:
+    """A layout that a file says a page of size bytes has. CorruptError: it does not fit."""
+    item, total = item_bytes(dtype), 1
+    if len(shape) > 64 or len(strides) != len(shape):
+        raise CorruptError(f"shape has {len(shape)} numbers and strides {len(strides)}; both have the same number, at most 64")
+    for number in (*shape, *strides):
+        if not 0 <= number <= _MOST:
+            raise CorruptError(f"shape {tuple(shape)} or strides {tuple(strides)} has {number}; the range is 0 to {_MOST}")
+    if 0 not in shape:
+        for number in (item, *shape):
+            total *= number
+            if total > _MOST:
+                raise CorruptError(f"shape {tuple(shape)} of items of {item} bytes is more than {_MOST} bytes")
+    else:
+        total = 0
+    if max(total, 1) != size:
+        raise CorruptError(f"shape {tuple(shape)} of items of {item} bytes is {total} bytes, and its page has {size}")
+    if not total:
+        return Layout(dtype, tuple(shape), dense(shape, item), item)
+    order = sorted((axis for axis in range(len(shape)) if shape[axis] > 1), key=lambda axis: -strides[axis])
+    order += [axis for axis in range(len(shape)) if shape[axis] == 1]
+    wanted = dense(shape, item, order)
+    if any(strides[axis] != wanted[axis] for axis in range(len(shape)) if shape[axis] > 1):
+        raise CorruptError(f"strides {tuple(strides)} of shape {tuple(shape)} leave gaps or overlap; an item has {item} bytes")
+    return Layout(dtype, tuple(shape), wanted, item)
+
+
+def array_over(memory: Any, layout: Layout, dtype: np.dtype[Any] | None = None) -> Array:
+    """An array over memory. dtype: another type with items of the same length, as raw() has."""
+    item = type_of(layout.dtype) if dtype is None else dtype
+    if not layout.nbytes:
+        return np.empty(layout.shape, item)
+    return np.ndarray(layout.shape, item, buffer=memory, strides=layout.strides)
+
+
+def raw(layout: Layout) -> np.dtype[Any]:
+    """A type of items that are only bytes: to copy arrays of types that NumPy may not have."""
+    return np.dtype((np.void, layout.item))
+
+
+# ---------------------------------------------------------------------------------------------------------------- held
+
+
+class Held(NamedTuple):
+    """An array of a program.
+
+    memory: its bytes, one behind the other; where the array's do not lie so, a copy. array: the program's, to write into; None if
+    NumPy does not have its type.
+    """
+
+    layout: Layout
+    memory: Array
+    array: Array | None
+    writable: bool
+    copied: bool
+
+    def fill(self, source: Any, layout: Layout) -> None:
+        """Writes the items of an array with this shape and type, whose memory is laid out in another way."""
+        if not layout.nbytes:
+            return
+        kind = raw(layout)
+        target = array_over(self.memory, self.layout, kind) if self.array is None else self.array.view(kind)
+        target[...] = array_over(source, layout, kind)
+
+
+def is_array(thing: Any) -> bool:
+    """Whether a value in a tree is an array, for which hold() is to be called."""
+    kind = type(thing)
+    return (
+        kind is np.ndarray
+        or hasattr(kind, "__dlpack__")
+        or hasattr(thing, "__array_interface__")
+        or (not isinstance(thing, bytes) and has_buffer(thing))
+    )
+
+
+def hold(thing: Any) -> Held:
+    """Takes an array by the way that its library has. UnsupportedError: its bytes cannot be saved."""
+    if isinstance(thing, np.ndarray):
+        return _of_numpy(thing)
+    try:
+        if hasattr(type(thing), "detach") and hasattr(type(thing), "numpy"):
+            return _of_tensor(thing)
+        if hasattr(type(thing), "__array__") or hasattr(thing, "__array_interface__") or has_buffer(thing):
+            return _of_numpy(np.asarray(thing))
+        return _of_dlpack(thing)
+    except MMSBError:
+        raise
+    except Exception as error:  # of a library that this one does not know
+        raise UnsupportedError(f"{type(thing).__name__} gives no memory of the host: {error}") from error
+
+
+def _of_numpy(array: Array) -> Held:
+    if isinstance(array, np.ma.MaskedArray):
+        raise UnsupportedError("the array has a mask: save its data and its mask as two arrays")
+    array = np.asarray(array)
+    dtype, shape, item = type_name(array.dtype), array.shape, array.dtype.itemsize
+    flags = array.flags
+    writable = flags.writeable
+    if not array.nbytes:
+        return Held(Layout(dtype, shape, dense(shape, item), item), np.zeros(1, np.uint8), array, writable, True)
+    if flags.c_contiguous:
+        return Held(Layout(dtype, shape, dense(shape, item), item), array.reshape(-1).view(np.uint8), array, writable, False)
+    steps = array.strides
+    order = sorted(range(len(shape)), key=lambda axis: -steps[axis])
+    rows = array.transpose(order)
+    copied = not rows.flags.c_contiguous
+    if copied:  # as bytes: NumPy's copy of a record leaves what is between its fields undefined
+        order, rows = list(range(len(shape))), np.ascontiguousarray(array.view(np.dtype((np.void, item))))
+    return Held(Layout(dtype, shape, dense(shape, item, order), item), rows.reshape(-1).view(np.uint8), array, writable, copied)
+
+
+def _of_tensor(tensor: Any) -> Held:
+    """PyTorch's: a tensor on a device is copied to the host."""
+    tensor = tensor.detach()
+    device = getattr(getattr(tensor, "device", None), "type", "cpu")
+    if device != "cpu":
+        return _of_tensor(tensor.cpu())._replace(writable=False, array=None, copied=True)
+    try:
+        array = tensor.numpy()
+    except TypeError:  # NumPy does not have its type
+        return _of_dlpack(tensor)
+    return _of_numpy(array)
+
+
+def _of_dlpack(source: Any) -> Held:
+    found = describe(source)
+    item = found.item.bytes
+    shape = found.shape
+    steps = None if found.strides is None else [step * item for step in found.strides]
+    size = max(_product(shape) * item, 1)
+    layout = layout_of(found.item.name, shape, dense(shape, item) if steps is None else steps, size)
+    if not layout.nbytes:
+        return Held(layout, np.zeros(1, np.uint8), None, not found.read_only, True)
+    holder = _Lender()
+    holder.lent = found.lent
+    memory = np.frombuffer(view_held(found.lent.address, found.lent.length, True, holder), np.uint8)
+    return Held(layout, memory, None, not found.read_only, False)
+
+
+class _Lender(Holder):
+    """Keeps what lends memory as long as somebody uses it."""
+
+    __slots__ = ("lent",)
+    lent: object
+
+
+def address_of(memory: Array) -> int:
+    """The address of the first byte."""
+    return cast("int", memory.__array_interface__["data"][0])
+
+
+def check_size(length: int, layout: Layout, name: str) -> None:
+    """Raises MismatchError where a page has another size than its layout."""
+    if length != layout.page_size:
+        raise MismatchError(f"{name} has {length} bytes, and {layout} has {layout.page_size}: the file was replaced meanwhile")

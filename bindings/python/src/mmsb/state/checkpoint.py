@@ -1,0 +1,378 @@
+"""Saving trees, loading them, and tracking one that changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, Union
+
+import numpy as np
+
+from .._errors import InvalidArgumentError, InvalidStateError, MismatchError, NotFoundError, UnsupportedError
+from .._object import Closable
+from ..context import Context
+from ..page import Page
+from ..snapshot import AnyPath, SnapshotPage
+from ..ticket import Ticket
+from . import tree as trees
+from .arrays import Array, Held, address_of, array_over, check_size, hold
+from .pages import TREE_ID, StoredArray, StoredTree, TreePages, key_of
+from .tree import Parts, Pointer, take_apart
+
+T = TypeVar("T")
+
+#: One name, or several.
+Names = Union[str, Iterable[str]]
+
+_COMPARED = 4 << 20
+_GRANULE = 4096
+
+# -------------------------------------------------------------------------------------------------------------- saving
+
+
+def save(
+    path: AnyPath,
+    tree: Any,
+    *,
+    base: AnyPath | None = None,
+    compression: str | None = None,
+    durable: bool = True,
+    timeout: float | None = None,
+) -> None:
+    """Saves a tree to a snapshot, which appears when it is complete and on disk; load() gives it back.
+
+    - tree: dicts, lists, tuples and dataclasses, of arrays of NumPy, PyTorch, JAX and others, and of scalars: int, float,
+      complex, bool, str, bytes, None. An object with state_dict(), as modules and optimizers have it, stands for what that gives
+    - base: an earlier checkpoint in the same directory. It is read and compared, and only what differs is written. track()
+      knows without reading
+    - compression, durable, timeout: as for Context.save()
+
+    Arrays whose items lie one behind the other in host memory are written from there; others are copied first. Two names of the
+    same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
+    """
+    save_parts(path, take_apart(tree), base, compression, durable, timeout)
+
+
+def save_parts(
+    path: AnyPath, parts: Parts, base: AnyPath | None, compression: str | None, durable: bool, timeout: float | None
+) -> None:
+    """save() of a tree that was taken apart."""
+    with Context() if base is None else Context.load(base, lazy=True) as context:
+        pages = TreePages(context)
+        if base is not None:
+            _onto(pages, StoredTree(base), parts)
+        pages.bind(parts)
+        context.save(path, base, compression, durable=durable, timeout=timeout)
+
+
+def _onto(pages: TreePages, stored: StoredTree, parts: Parts) -> None:
+    """Lets the pages of a loaded file have what the arrays of the same names have."""
+    kept: dict[int, tuple[str, Held]] = {}
+    seen = set()
+    for name, held in parts.arrays.items():
+        pointer, key = stored.leaves.get(name), key_of(name, held)
+        if not isinstance(pointer, Pointer) or pointer.page in kept or key in seen:
+            continue
+        if stored.layout(pointer) == held.layout:
+            _write_changes(pages.context.page(pointer.page), stored.page(pointer), held.memory)
+            kept[pointer.page] = (name, held)
+            seen.add(key)
+    pages.took(kept, stored)
+
+
+def _write_changes(page: Page, stored: SnapshotPage, memory: Array) -> None:
+    for at in range(0, len(memory), _COMPARED):
+        now = memory[at : at + _COMPARED]
+        differs = now != np.frombuffer(stored.read(at, len(now)), np.uint8)
+        granules = np.unique(np.flatnonzero(differs) // _GRANULE)
+        for run in np.split(granules, np.flatnonzero(np.diff(granules) > 1) + 1):
+            if len(run):
+                first, end = int(run[0]) * _GRANULE, (int(run[-1]) + 1) * _GRANULE
+                page.write(at + first, now[first:end])
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+def load(
+    path: AnyPath,
+    names: Names | None = None,
+    *,
+    lazy: bool = False,
+    like: Any = None,
+    convert: Callable[[Any], Any] | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """The tree that save() has written, with arrays of NumPy in new memory; dataclasses and named tuples come back as dicts.
+
+    - names: one name gives what the tree has under it, an array, a scalar or a part of the tree ("model/layers/0"); several
+      give a dict from each to that. Only the pages of these are read. NotFoundError has all names that are missing
+    - lazy: arrays are StoredArray, which read their bytes when they are needed
+    - like: a tree with the same names gives the types: its dataclasses and tuples, tensors as PyTorch's and JAX's where it has
+      them. MismatchError has all names, types and shapes that differ. Or a type, as a dataclass or dict[str, Layer]
+    - convert: called with each array, gives what stands in the tree instead (torch.from_numpy, jax.numpy.asarray)
+    - timeout: seconds; then TimeoutError
+
+    FormatError: the file is no checkpoint, or of a newer version; CorruptError: it is damaged. Nothing is unpickled, ever.
+    """
+    if lazy and like is not None:
+        raise InvalidArgumentError("lazy and like exclude each other")
+    stored = StoredTree(path)
+    part = stored.tree if names is None else _chosen(stored, names)
+    found = dict(trees.leaves(part))
+    pointers = {leaf.page: leaf for leaf in found.values() if isinstance(leaf, Pointer)}
+    template = None if like is None or trees.is_type(like) else take_apart(like)
+    if template is not None:
+        _check(stored, found, template, strict=True)
+    arrays: dict[int, Any] = {id: stored.array(pointer) for id, pointer in pointers.items()}
+    if not lazy:
+        _check_types(arrays.values())
+        arrays = _read(stored, pointers, timeout)
+    if template is not None:
+        return trees.like(like, lambda name, leaf: _alike(leaf, found[name], stored, arrays))
+    if convert is not None:
+        arrays = {id: convert(array) for id, array in arrays.items()}
+    part = trees.replaced(part, lambda leaf: arrays[leaf.page] if isinstance(leaf, Pointer) else leaf)
+    return part if like is None else trees.as_type(part, like)
+
+
+def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | None = None) -> T:
+    """Fills the arrays of a tree with those of a checkpoint, and puts its scalars where the tree has scalars.
+
+    Returns the tree: where a tuple or a frozen dataclass had to change, a copy of that. An object with state_dict() gets the
+    result by load_state_dict().
+
+    - strict: False lets arrays and scalars that the file does not have stay as they are, and ignores others that it has
+    - timeout: seconds; then TimeoutError, and nothing has changed
+
+    Nothing changes before all names, types and shapes fit (MismatchError has all that do not), all arrays can be written
+    (InvalidStateError has those that cannot) and all bytes are verified (CorruptError). Until then the bytes are in memory beside
+    the arrays.
+    """
+    with Context() as context:
+        return _fill(TreePages(context), path, tree, strict, timeout)
+
+
+def names(path: AnyPath) -> list[str]:
+    """The names of all arrays and scalars of a checkpoint, in the tree's order, as load() takes them."""
+    return list(StoredTree(path).leaves)
+
+
+def arrays(path: AnyPath) -> dict[str, StoredArray]:
+    """The arrays of a checkpoint by name, with their types and shapes; their bytes are not read."""
+    stored = StoredTree(path)
+    return {name: stored.array(leaf) for name, leaf in stored.leaves.items() if isinstance(leaf, Pointer)}
+
+
+def _chosen(stored: StoredTree, wanted: Names) -> Any:
+    if isinstance(wanted, str):
+        return _chosen(stored, (wanted,))[wanted]
+    found, missing = {}, []
+    for name in wanted:
+        try:
+            found[name] = stored.find(name)
+        except KeyError:
+            missing.append(name)
+    if missing:
+        raise NotFoundError(f"{stored.path} has no {', '.join(map(repr, missing))}")
+    return found
+
+
+def _check(stored: StoredTree, found: Mapping[str, Any], parts: Parts, strict: bool) -> None:
+    """Raises MismatchError with all in which a file and a program's tree differ."""
+    here = {**parts.scalars, **parts.arrays}
+    texts = []
+    if strict:
+        missing, extra = [name for name in here if name not in found], [name for name in found if name not in here]
+        texts += [f"{len(missing)} missing in the file: {', '.join(missing)}"] if missing else []
+        texts += [f"{len(extra)} only in the file: {', '.join(extra)}"] if extra else []
+    different = []
+    for name, leaf in found.items():
+        if name not in here:
+            continue
+        held = parts.arrays.get(name)
+        layout = stored.layout(leaf) if isinstance(leaf, Pointer) else None
+        if (held is None) != (layout is None) or (held and layout and held.layout[:2] != layout[:2]):
+            different.append(f"{name} is {held.layout if held else 'a scalar'}, in the file {layout or 'a scalar'}")
+    texts += [f"{len(different)} different: {', '.join(different)}"] if different else []
+    if texts:
+        raise MismatchError(f"{stored.path} does not fit the tree: {'; '.join(texts)}")
+
+
+def _check_types(found: Iterable[StoredArray]) -> None:
+    """Raises UnsupportedError with all arrays whose types NumPy does not have."""
+    refused = []
+    for array in found:
+        try:
+            _ = array.dtype
+        except UnsupportedError as error:
+            refused.append(f"{array.name}: {error}")
+    if refused:
+        raise UnsupportedError("; ".join(refused))
+
+
+def _read(stored: StoredTree, pointers: Mapping[int, Pointer], timeout: float | None) -> dict[int, Array]:
+    """Arrays in new memory: that of pages, each of which ends with its array."""
+    with Context.load(stored.path, ids=[TREE_ID, *pointers], timeout=timeout) as context:
+        _check_tree(context, stored)
+        memories = context.memories(context.lookup_many(list(pointers)), write=True)
+    found = {}
+    for (id, pointer), memory in zip(pointers.items(), memories):
+        layout = stored.layout(pointer)
+        check_size(len(memory), layout, pointer.name)
+        found[id] = array_over(memory, layout)
+    return found
+
+
+def _check_tree(context: Context, stored: StoredTree) -> None:
+    """Raises MismatchError if the file has become another one since its tree was read."""
+    if context.page(TREE_ID).read() != stored.text:
+        raise MismatchError(f"{stored.path} was replaced while it was read: load it again")
+
+
+def _alike(template: Any, leaf: Any, stored: StoredTree, arrays: Mapping[int, Array]) -> Any:
+    """What a file has, as what a program has there."""
+    if not isinstance(leaf, Pointer):
+        return leaf
+    array = arrays[leaf.page]
+    kind = type(template)
+    if hasattr(kind, "detach") and hasattr(kind, "clone"):
+        fresh = template.detach().cpu().clone()
+        hold(fresh).fill(hold(array).memory, stored.layout(leaf))
+        return fresh.to(template.device)
+    if kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        return sys.modules["jax"].device_put(array, template.sharding)
+    return array
+
+
+def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float | None) -> T:
+    """load_into() by an empty context, whose pages the tree has then."""
+    stored, parts = StoredTree(path), take_apart(tree)
+    _check(stored, stored.leaves, parts, strict)
+    wanted = {name: leaf for name, leaf in stored.leaves.items() if isinstance(leaf, Pointer) and name in parts.arrays}
+    held = {name: parts.arrays[name] for name in wanted}
+    fixed = [name for name, one in held.items() if not one.writable or (one.copied and one.array is None)]
+    if fixed:
+        raise InvalidStateError(f"{len(fixed)} of the tree's arrays cannot be written: {', '.join(fixed)}; load() makes new ones")
+    direct = _direct(stored, wanted, held)
+    context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
+    context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
+    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), timeout=timeout)
+    _check_tree(context, stored)
+    for name, leaf in wanted.items():
+        if leaf.page not in direct or direct[leaf.page][0] != name:
+            with context.page(leaf.page).pin() as memory:
+                held[name].fill(memory, stored.layout(leaf))
+    tree = trees.fill(tree, {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)})
+    pages.took(direct, stored)
+    return tree
+
+
+def _direct(stored: StoredTree, wanted: Mapping[str, Pointer], held: Mapping[str, Held]) -> dict[int, tuple[str, Held]]:
+    """The arrays that pages are loaded into: those that have the file's layout, and memory that no other of them has."""
+    found: dict[int, tuple[str, Held]] = {}
+    end = 0
+    for name in sorted(held, key=lambda name: address_of(held[name].memory)):
+        one, leaf = held[name], wanted[name]
+        start = address_of(one.memory)
+        if start >= end and not one.copied and one.layout == stored.layout(leaf) and leaf.page not in found:
+            found[leaf.page] = (name, one)
+            end = start + len(one.memory)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ tracking
+
+
+class Tracker(Closable):
+    """A tree whose arrays are pages, so that a save with a base writes what has changed, without reading anything.
+
+    Each save looks at the tree again: arrays that are new become pages, pages whose arrays are gone end, and all others stay.
+    Until the next save, or close(), it keeps the memory of arrays that are gone.
+    """
+
+    _name = "tracker"
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._pages = TreePages()
+        try:
+            self.update()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def tree(self) -> Any:
+        """The tree."""
+        return self._tree
+
+    @property
+    def context(self) -> Context:
+        """The context of the pages: context.writing() for a save with raw_writes="wait". load() replaces it."""
+        return self._pages.context
+
+    def update(self) -> None:
+        """Looks at the tree again, as save() does first. UnsupportedError: it has what cannot be saved, and nothing changed."""
+        self._pages.bind(take_apart(self._tree))
+
+    def save(
+        self,
+        path: AnyPath,
+        base: AnyPath | None = None,
+        *,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        chain_limit: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        """Saves the tree as it is now. base: a file that this tracker has saved or loaded; the other options: Context.save()."""
+        self.update()
+        self.context.save(path, base, compression, raw_writes, durable, chain_limit=chain_limit, queue=True, timeout=timeout)
+
+    def save_start(
+        self,
+        path: AnyPath,
+        base: AnyPath | None = None,
+        *,
+        compression: str | None = None,
+        raw_writes: str = "allow",
+        durable: bool = True,
+        chain_limit: int = 0,
+        after: Iterable[Ticket[Any]] = (),
+    ) -> Ticket[None]:
+        """Starts save() and returns; progress counts bytes.
+
+        The scalars are those of this call, the arrays are those of a moment that comes later: what must fit to them, as the
+        number of the step, is an array, too. With raw_writes="wait" the moment lies between blocks of context.writing(), in which
+        the program then writes into its arrays.
+        """
+        self.update()
+        return self.context.save_start(
+            path, base, compression, raw_writes, durable, chain_limit=chain_limit, queue=True, after=after
+        )
+
+    def load(self, path: AnyPath, *, strict: bool = True, timeout: float | None = None) -> Any:
+        """load_into() the tree, which it returns; the file can be the base of the next save."""
+        pages = TreePages()
+        try:
+            tree = _fill(pages, path, self._tree, strict, timeout)
+        except BaseException:
+            pages.close()
+            raise
+        self.close()
+        self._pages, self._tree = pages, tree
+        return tree
+
+    def close(self) -> None:
+        """Ends the pages; the arrays stay the program's. Idempotent."""
+        self._pages.close()
+
+    def __repr__(self) -> str:
+        return f"<mmsb.state.Tracker with {self.context!r}>"
+
+
+def track(tree: Any) -> Tracker:
+    """Makes the arrays of a tree pages, without a copy, until the tracker is closed. tree: as for save()."""
+    return Tracker(tree)

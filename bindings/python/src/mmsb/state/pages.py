@@ -1,0 +1,321 @@
+"""How a tree lies in pages: which metadata they have, in a context and in a file. docs/interchange.md has the table."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+
+from .._convert import as_array
+from .._errors import CorruptError, FormatError, MMSBError, NotFoundError, UnsupportedError
+from .._ffi import lib
+from ..context import Context
+from ..page import PageArray
+from ..snapshot import AnyPath, Snapshot, SnapshotPage
+from . import tree as trees
+from .arrays import Array, Held, Layout, address_of, array_over, layout_of, raw, type_of
+from .tree import Parts, Pointer
+
+#: Version of the schema.
+VERSION = 1
+#: Id of the page that has the tree's document.
+TREE_ID = 1
+VERSION_KEY, NAME_KEY, DTYPE_KEY, SHAPE_KEY, STRIDES_KEY = (
+    f"mmsb.state/{word}" for word in ("version", "name", "dtype", "shape", "strides")
+)
+_LONGEST_DOCUMENT = 1 << 30
+_DIGITS = re.compile(r"[0-9]{1,19}")
+
+
+def _blob(entries: Mapping[str, str]) -> bytes:
+    parts = [len(entries).to_bytes(4, "little")]
+    for text in itertools.chain.from_iterable(entries.items()):
+        data = text.encode()
+        parts += [len(data).to_bytes(4, "little"), data]
+    return b"".join(parts)
+
+
+def _described(names: Iterable[str], layout: Layout) -> bytes:
+    """The metadata of an array's page: its first name, and others that the tree has for it."""
+    keys = {NAME_KEY if number == 1 else f"{NAME_KEY}.{number}": name for number, name in enumerate(names, 1)}
+    shape, strides = (",".join(map(str, numbers)) for numbers in (layout.shape, layout.strides))
+    return _blob(keys | {DTYPE_KEY: layout.dtype, SHAPE_KEY: shape, STRIDES_KEY: strides})
+
+
+# ---------------------------------------------------------------------------------------------------------- in a context
+
+#: The same memory in the same form has the same key. A copy, whose memory is new each time, has that of its name.
+Key = tuple[Union[int, str], Layout]
+
+
+class _Bound(NamedTuple):
+    id: int
+    memory: Array
+    names: tuple[str, ...]
+
+
+def key_of(name: str, held: Held) -> Key:
+    """What tells whether an array has a page already."""
+    return (name if held.copied else address_of(held.memory), held.layout)
+
+
+class TreePages:
+    """The pages of a tree in a context of their own: one over each array's memory, and the document."""
+
+    def __init__(self, context: Context | None = None) -> None:
+        self.context = Context() if context is None else context
+        self._bound: dict[Key, _Bound] = {}
+        self._next = TREE_ID + 1
+        self._text = b""
+
+    def bind(self, parts: Parts) -> None:
+        """Adopts arrays that are new, ends the pages of those that are gone, and keeps all others."""
+        names: dict[Key, list[str]] = {}
+        held_by: dict[Key, Held] = {}
+        for name, held in parts.arrays.items():
+            key = key_of(name, held)
+            names.setdefault(key, []).append(name)
+            held_by.setdefault(key, held)
+        wanted = {key: tuple(known) for key, known in names.items()}
+        bound = self._adopted({key: held for key, held in held_by.items() if key not in self._bound}, wanted)
+        gone = [entry.id for key, entry in self._bound.items() if key not in wanted]
+        self.context.destroy_pages(self.context.lookup_many(gone))
+        for key, entry in self._bound.items():
+            if key not in wanted:
+                continue
+            held = held_by[key]
+            if entry.memory is not held.memory and held.copied and not np.array_equal(entry.memory, held.memory):
+                entry.memory[...] = held.memory
+            if entry.names != wanted[key]:
+                self.context.page(entry.id).metadata.import_blob(_described(wanted[key], key[1]))
+            bound[key] = entry._replace(names=wanted[key])
+        self._bound = bound
+        for key, known in wanted.items():
+            for name in known:
+                parts.places[name]["page"] = bound[key].id
+        self._write(trees.written(parts.document))
+
+    def took(self, kept: Mapping[int, tuple[str, Held]], stored: StoredTree) -> None:
+        """The context has loaded a file, and the pages with these ids have what these arrays have; all others end."""
+        names = stored.names_by_page()
+        self._bound = {key_of(name, held): _Bound(id, held.memory, tuple(names[id])) for id, (name, held) in kept.items()}
+        self._text = stored.text
+        ids = [page.id for page in self.context.pages()]
+        self._next = max(TREE_ID, *ids) + 1
+        self.context.destroy_pages(self.context.lookup_many([id for id in ids if id != TREE_ID and id not in kept]))
+
+    def close(self) -> None:
+        """Ends the context, and lets the arrays go. Idempotent."""
+        self.context.close()
+        self._bound = {}
+
+    def _adopted(self, fresh: Mapping[Key, Held], names: Mapping[Key, tuple[str, ...]]) -> dict[Key, _Bound]:
+        ids = dict(zip(fresh, range(self._next, self._next + len(fresh))))
+        done: list[PageArray] = []
+        try:
+            for writable in (True, False):
+                some = [key for key, held in fresh.items() if (held.writable or held.copied) == writable]
+                memories = [fresh[key].memory for key in some]
+                done.append(self.context.adopt_pages(memories, not writable, [ids[key] for key in some]))
+                for handle, key in zip(done[-1].handles, some):
+                    blob = _described(names[key], key[1])
+                    self.context._check(lib.mmsb_page_metadata_import(handle, blob, len(blob)))
+        except BaseException:
+            for pages in done:
+                self.context.destroy_pages(pages)
+            raise
+        self._next += len(fresh)
+        return {key: _Bound(ids[key], held.memory, names[key]) for key, held in fresh.items()}
+
+    def _write(self, text: bytes) -> None:
+        if text == self._text:
+            return
+        page = self.context.get(TREE_ID)
+        if page is None:
+            page = self.context.create_page(len(text), id=TREE_ID)
+            page.metadata.import_blob(_blob({VERSION_KEY: str(VERSION)}))
+        elif page.size != len(text):
+            page.resize(len(text))
+        page.write(0, text)
+        self._text = text
+
+
+# ------------------------------------------------------------------------------------------------------------- in a file
+
+
+class StoredArray:
+    """An array of a checkpoint, whose bytes are read when they are needed: numpy.asarray(it) maps them."""
+
+    __slots__ = ("_layout", "_mapped", "_name", "_page")
+
+    def __init__(self, name: str, page: SnapshotPage, layout: Layout) -> None:
+        self._name = name
+        self._page = page
+        self._layout = layout
+        self._mapped: Array | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the tree."""
+        return self._name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type. UnsupportedError: NumPy has it only with the package ml_dtypes, which is not installed."""
+        return type_of(self._layout.dtype)
+
+    @property
+    def type_name(self) -> str:
+        """The name of the type, which a reader needs no package for: "bfloat16"."""
+        return self._layout.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Items in each dimension."""
+        return self._layout.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one item to the next in each dimension."""
+        return self._layout.strides
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all items."""
+        return self._layout.nbytes
+
+    @property
+    def page_id(self) -> int:
+        """Id of its page in the snapshot, for mmsb.Snapshot."""
+        return self._page.id
+
+    def read(self) -> Array:
+        """The array in new memory, verified."""
+        return array_over(bytearray(self._page.read()), self._layout, self.dtype)
+
+    def map(self) -> Array:
+        """The array as a read-only view of the mapped file, which the first call verifies; read() where it is compressed or its
+        changes lie in several files.
+
+        If another process truncates the file, an access to the view ends the process (SIGBUS).
+        """
+        if self._mapped is None:
+            self._mapped = self._view(self.dtype)
+        return self._mapped
+
+    def _bytes(self) -> Array:
+        """map() with items of bytes, which NumPy has for each type."""
+        return self._view(raw(self._layout))
+
+    def _view(self, dtype: np.dtype[Any]) -> Array:
+        array = array_over(_mapped(self._page), self._layout, dtype)
+        array.flags.writeable = False
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return as_array(self.map(), dtype, copy)
+
+    def __repr__(self) -> str:
+        return f"<mmsb.state.StoredArray {self._name!r} {self._layout}>"
+
+
+def _mapped(page: SnapshotPage) -> memoryview | bytes:
+    try:
+        return page.memory()
+    except UnsupportedError:
+        return page.read()
+
+
+class StoredTree:
+    """The tree of a file: read, with a Pointer for each array."""
+
+    def __init__(self, path: AnyPath) -> None:
+        self.path = os.fsdecode(path)
+        self._snapshot = Snapshot(path)
+        page = self._tree_page()
+        self.text = page.read()
+        try:
+            self.tree = trees.read(self.text)
+        except MMSBError as error:
+            raise type(error)(f"{self.path}: {error}") from None
+        self.leaves: dict[str, Any] = dict(trees.leaves(self.tree))
+        for name, leaf in self.leaves.items():
+            if isinstance(leaf, Pointer):
+                leaf.name = name
+        self._layouts: dict[int, Layout] = {}
+
+    def _tree_page(self) -> SnapshotPage:
+        try:
+            page = self._snapshot[TREE_ID]
+        except NotFoundError:
+            said = None
+        else:
+            said = page.metadata.get(VERSION_KEY)
+        if said is None:
+            raise FormatError(f"{self.path} has no tree: the metadata of page {TREE_ID} have no {VERSION_KEY}")
+        if not _DIGITS.fullmatch(said.decode(errors="replace")):
+            raise CorruptError(f"{self.path}: {VERSION_KEY} is {said[:200]!r}, not a decimal number")
+        if not 0 < int(said) <= VERSION:
+            raise FormatError(f"{self.path} has a tree of version {int(said)}; this release reads version {VERSION}")
+        if page.size > _LONGEST_DOCUMENT:
+            raise CorruptError(f"{self.path}: the tree's document has {page.size} bytes; the limit is {_LONGEST_DOCUMENT}")
+        return page
+
+    def find(self, name: str) -> Any:
+        """What the tree has under a name. KeyError: nothing."""
+        return self.leaves[name] if name in self.leaves else trees.find(self.tree, name)
+
+    def page(self, pointer: Pointer) -> SnapshotPage:
+        """The page of an array."""
+        try:
+            return self._snapshot[pointer.page]
+        except NotFoundError:
+            raise CorruptError(f"{self.path}: {pointer.name} is page {pointer.page}, which is not there") from None
+
+    def layout(self, pointer: Pointer) -> Layout:
+        """The layout of an array, checked."""
+        found = self._layouts.get(pointer.page)
+        if found is None:
+            found = self._layouts[pointer.page] = self._layout(pointer)
+        return found
+
+    def array(self, pointer: Pointer) -> StoredArray:
+        """An array, not read."""
+        return StoredArray(pointer.name, self.page(pointer), self.layout(pointer))
+
+    def names_by_page(self) -> dict[int, list[str]]:
+        """The names of each array's page, in the tree's order."""
+        names: dict[int, list[str]] = {}
+        for name, leaf in self.leaves.items():
+            if isinstance(leaf, Pointer):
+                names.setdefault(leaf.page, []).append(name)
+        return names
+
+    def ids(self) -> set[int]:
+        """The ids of all pages of the file."""
+        return set(self._snapshot)
+
+    def _layout(self, pointer: Pointer) -> Layout:
+        page, name = self.page(pointer), pointer.name
+        metadata = page.metadata
+        shown = f"{self.path}: {name} (page {pointer.page})"
+        for key in (NAME_KEY, DTYPE_KEY, SHAPE_KEY, STRIDES_KEY):
+            if key not in metadata:
+                raise CorruptError(f"{shown} has no {key} in its metadata")
+        if name.encode() not in (value for key, value in metadata.items() if key.startswith(NAME_KEY)):
+            raise CorruptError(f"{shown} has other names in its metadata, the first is {metadata[NAME_KEY][:200]!r}")
+        shape, strides = (self._numbers(metadata[key], f"{key} of {shown}") for key in (SHAPE_KEY, STRIDES_KEY))
+        try:
+            return layout_of(metadata[DTYPE_KEY].decode(errors="replace"), shape, strides, page.size)
+        except MMSBError as error:
+            raise type(error)(f"{shown}: {error}") from None
+
+    def _numbers(self, said: bytes, what: str) -> tuple[int, ...]:
+        texts = said.decode(errors="replace").split(",") if said else []
+        if not all(_DIGITS.fullmatch(text) for text in texts):
+            raise CorruptError(f"{self.path}: {what} is {said[:200]!r}, not decimal numbers")
+        return tuple(map(int, texts))

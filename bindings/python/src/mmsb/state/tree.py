@@ -1,0 +1,418 @@
+"""Trees of dicts, lists, dataclasses, arrays and scalars: taken apart into a document and arrays by name, and put together."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import re
+import struct
+import typing
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._errors import CorruptError, InvalidArgumentError, MMSBError, UnsupportedError
+from .arrays import Held, hold, is_array, type_name, type_of
+
+#: Levels of a tree.
+DEPTH = 100
+_EXACT = 2**53
+_ESCAPED = re.compile("[~/\ud800-\udfff]")
+_LOOKS_LIKE_INT = re.compile(r"-?[0-9]+")
+
+
+class Pointer:
+    """Stands for an array in a tree out of a file: its page and its name."""
+
+    __slots__ = ("name", "page")
+
+    def __init__(self, page: int) -> None:
+        self.page = page
+        self.name = ""
+
+
+class Parts(NamedTuple):
+    """A tree that was taken apart.
+
+    document: for JSON; a dict of its own for each array, whose "page" is to be set. arrays, scalars: by name, in order.
+    """
+
+    document: Any
+    arrays: dict[str, Held]
+    places: dict[str, dict[str, int]]
+    scalars: dict[str, Any]
+
+
+# -------------------------------------------------------------------------------------------------------------- names
+
+
+def segment(key: Any) -> str:
+    """The part of a name that stands for a key: no two keys have the same."""
+    if isinstance(key, str):
+        text = _ESCAPED.sub(_escape, key)
+        return "~s" + text if _LOOKS_LIKE_INT.fullmatch(text) else text
+    if key is None or isinstance(key, bool):
+        return "~" + json.dumps(key)
+    if isinstance(key, int):
+        return str(int(key)) if abs(key) < 10**300 else "~i" + hex(key)
+    if isinstance(key, float):
+        return "~f" + repr(float(key))
+    if isinstance(key, bytes):
+        return "~b" + key.hex()
+    raise UnsupportedError(f"a key is a {type(key).__name__}; str, int, float, bool, bytes and None can be saved")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return {"~": "~0", "/": "~1"}.get(found[0]) or f"~u{ord(found[0]):04x}"
+
+
+def join(name: str | None, part: str) -> str:
+    """The name of what a container has at a part; None: the container is the whole tree."""
+    return part if name is None else f"{name}/{part}"
+
+
+# ---------------------------------------------------------------------------------------------------------- containers
+
+
+def _is_record(thing: Any) -> bool:
+    return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
+
+
+def _is_named_tuple(thing: Any) -> bool:
+    return isinstance(thing, tuple) and hasattr(type(thing), "_fields")
+
+
+def _is_stateful(thing: Any) -> bool:
+    return callable(getattr(type(thing), "state_dict", None))
+
+
+def _children(thing: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
+    """The kind of a container and what it has by keys; None where it is no container."""
+    if isinstance(thing, Mapping):
+        return "dict", list(thing.items())
+    if _is_named_tuple(thing):
+        return "record", list(zip(type(thing)._fields, thing))
+    if isinstance(thing, list):
+        return "list", list(enumerate(thing))
+    if isinstance(thing, tuple):
+        return "tuple", list(enumerate(thing))
+    if _is_record(thing):
+        return "record", [(field.name, getattr(thing, field.name)) for field in dataclasses.fields(thing)]
+    if _is_stateful(thing):
+        return _children(thing.state_dict())
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------- taking apart
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.parts = Parts(None, {}, {}, {})
+        self.refused: list[str] = []
+        self._above: list[int] = []
+
+    def node(self, thing: Any, name: str | None) -> Any:
+        shown = "the tree" if name is None else name
+        try:
+            if is_scalar(thing):
+                self.parts.scalars[name or ""] = thing
+                return scalar_node(thing)
+            if is_array(thing):
+                return self._array(hold(thing), name)
+            inside = _children(thing)
+        except MMSBError as error:
+            self.refused.append(f"{shown}: {error}")
+            return None
+        if inside is None:
+            self.refused.append(f"{shown}: a {type(thing).__name__} is no array, scalar, dict, list or dataclass")
+            return None
+        if id(thing) in self._above:
+            self.refused.append(f"{shown}: it contains itself")
+            return None
+        if len(self._above) == DEPTH:
+            self.refused.append(f"{shown}: it lies deeper than {DEPTH} levels")
+            return None
+        self._above.append(id(thing))
+        node = self._container(*inside, name)
+        self._above.pop()
+        return node
+
+    def _array(self, held: Held, name: str | None) -> dict[str, int]:
+        place = {"page": 0}
+        self.parts.arrays[name or ""] = held
+        self.parts.places[name or ""] = place
+        return place
+
+    def _container(self, kind: str, inside: list[tuple[Any, Any]], name: str | None) -> Any:
+        rows = []
+        for key, value in inside:
+            try:
+                part = segment(key)
+            except UnsupportedError as error:
+                self.refused.append(f"{'the tree' if name is None else name}: {error}")
+                continue
+            node = self.node(value, join(name, part))
+            rows.append(node if kind in ("list", "tuple") else [scalar_node(key), node])
+        return {kind: rows}
+
+
+def take_apart(tree: Any) -> Parts:
+    """Takes a tree apart. UnsupportedError names all that cannot be saved."""
+    walk = _Walk()
+    document = walk.node(tree, None)
+    if walk.refused:
+        raise UnsupportedError(f"{len(walk.refused)} of the tree's values cannot be saved: {'; '.join(walk.refused)}")
+    return walk.parts._replace(document=document)
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether a value in a tree stands in its document."""
+    return value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
+
+
+def scalar_node(value: Any) -> Any:
+    """A scalar as JSON that gives exactly it back."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, np.generic):
+        return {"scalar": [type_name(value.dtype), value.tobytes().hex()]}
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value) if abs(value) < _EXACT else {"int": hex(value)}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
+    if isinstance(value, complex):
+        return {"complex": [scalar_node(value.real), scalar_node(value.imag)]}
+    return {"bytes": value.hex()}
+
+
+def written(document: Any) -> bytes:
+    """A document as the tree's page has it."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def read(text: bytes) -> Any:
+    """The tree of a document, with a Pointer for each array. CorruptError: it is none."""
+    try:
+        said = json.loads(text, object_pairs_hook=_one, parse_int=_short_int, parse_constant=_refuse)
+        return _tree(said, 0)
+    except CorruptError:
+        raise
+    except (ValueError, TypeError, RecursionError, OverflowError, struct.error) as error:
+        raise CorruptError(f"the tree's document of {len(text)} bytes is damaged: {str(error)[:200]}") from None
+
+
+def _one(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) != 1:
+        raise ValueError(f"an object has {len(pairs)} names, not 1")
+    return dict(pairs)
+
+
+def _short_int(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"a number has {len(text)} digits; the limit is 20")
+    return int(text)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _tree(node: Any, depth: int) -> Any:
+    if depth > DEPTH:
+        raise ValueError(f"it is deeper than {DEPTH} levels")
+    if not isinstance(node, dict):
+        if isinstance(node, list):
+            raise ValueError("a list has no kind")
+        return node
+    ((kind, value),) = node.items()
+    if kind in ("list", "tuple"):
+        items = [_tree(item, depth + 1) for item in _list(value)]
+        return tuple(items) if kind == "tuple" else items
+    if kind in ("dict", "record"):
+        found: dict[Any, Any] = {}
+        for row in _list(value):
+            key, item = _list(row)
+            found[_scalar_of(key)] = _tree(item, depth + 1)
+        if len(found) != len(value):
+            raise ValueError(f"a dict has {len(value)} keys, and {len(found)} different ones")
+        return found
+    return _pointer_or_scalar(kind, value)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{str(value)[:50]} is no list")
+    return value
+
+
+def _scalar_of(node: Any) -> Any:
+    if isinstance(node, dict):
+        ((kind, value),) = node.items()
+        found = _pointer_or_scalar(kind, value)
+        if isinstance(found, Pointer):
+            raise ValueError("a key is an array")
+        return found
+    if isinstance(node, list):
+        raise ValueError("a key is a list")
+    return node
+
+
+def _pointer_or_scalar(kind: str, value: Any) -> Any:
+    if kind == "page":
+        if type(value) is not int or not 0 < value < 2**64:
+            raise ValueError(f"a page has the id {value}")
+        return Pointer(value)
+    if kind == "int":
+        return int(value, 16)
+    if kind == "float":
+        return struct.unpack(">d", bytes.fromhex(value))[0]
+    if kind == "complex":
+        real, imaginary = (_scalar_of(part) for part in _list(value))
+        return complex(real, imaginary)
+    if kind == "bytes":
+        return bytes.fromhex(value)
+    if kind == "scalar":
+        name, digits = _list(value)
+        dtype, data = type_of(name), bytes.fromhex(digits)
+        if len(data) != dtype.itemsize:
+            raise ValueError(f"a scalar of {name} has {len(data)} bytes, not {dtype.itemsize}")
+        return np.ndarray((), dtype, data)[()]
+    raise ValueError(f"{kind[:50]!r} is no kind of value")
+
+
+def leaves(tree: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
+    """The arrays and scalars of a tree out of a file, by name."""
+    if is_leaf(tree):
+        yield name or "", tree
+        return
+    for key, value in _rows(tree):
+        yield from leaves(value, join(name, segment(key)))
+
+
+def is_leaf(tree: Any) -> bool:
+    """Whether a part of a tree out of a file is an array or a scalar."""
+    return not isinstance(tree, (dict, list, tuple))
+
+
+def _rows(tree: Any) -> list[tuple[Any, Any]]:
+    return list(tree.items() if isinstance(tree, dict) else enumerate(tree))
+
+
+def find(tree: Any, wanted: str) -> Any:
+    """What a tree out of a file has under a name, an array, a scalar or a container. KeyError: nothing."""
+    level = tree
+    if is_leaf(tree) and not wanted:
+        return tree
+    for part in wanted.split("/"):
+        level = {} if is_leaf(level) else {segment(key): value for key, value in _rows(level)}
+        level = level[part]
+    return level
+
+
+def replaced(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    """A tree out of a file with other leaves."""
+    if isinstance(tree, dict):
+        return {key: replaced(value, leaf) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(replaced(value, leaf) for value in tree)
+    return leaf(tree)
+
+
+# ------------------------------------------------------------------------------------------------------------- filling
+
+
+def fill(thing: Any, values: Mapping[str, Any], name: str | None = None) -> Any:
+    """Puts scalars by name into a program's tree: into what can change, else into a copy, which is returned."""
+    if is_scalar(thing):
+        return values.get(name or "", thing)
+    if is_array(thing):
+        return thing
+
+    def inside(key: Any, value: Any) -> Any:
+        return fill(value, values, join(name, segment(key)))
+
+    if isinstance(thing, MutableMapping):
+        for key, value in list(thing.items()):
+            fresh = inside(key, value)
+            if fresh is not value:
+                thing[key] = fresh
+    elif isinstance(thing, Mapping):
+        return {key: inside(key, value) for key, value in thing.items()}
+    elif isinstance(thing, list):
+        thing[:] = [inside(number, value) for number, value in enumerate(thing)]
+    elif isinstance(thing, tuple):
+        keys: Any = getattr(type(thing), "_fields", range(len(thing)))
+        items = [inside(key, value) for key, value in zip(keys, thing)]
+        if any(fresh is not value for fresh, value in zip(items, thing)):
+            return type(thing)(*items) if _is_named_tuple(thing) else type(thing)(items)
+    elif _is_record(thing):
+        return _fill_record(thing, inside)
+    elif _is_stateful(thing):
+        state = thing.state_dict()
+        fill(state, values, name)
+        thing.load_state_dict(state)
+    return thing
+
+
+def _fill_record(thing: Any, inside: Callable[[Any, Any], Any]) -> Any:
+    changes = {}
+    for field in dataclasses.fields(thing):
+        value = getattr(thing, field.name)
+        fresh = inside(field.name, value)
+        if fresh is not value:
+            changes[field.name] = fresh
+    frozen = type(thing).__dataclass_params__.frozen
+    target = copy.copy(thing) if frozen and changes else thing
+    for key, value in changes.items():
+        object.__setattr__(target, key, value) if frozen else setattr(target, key, value)
+    return target
+
+
+def like(thing: Any, leaf: Callable[[str, Any], Any], name: str | None = None) -> Any:
+    """A new tree with the containers of a program's tree. leaf: what stands for an array or scalar, from its name and it."""
+    found = None if is_scalar(thing) or is_array(thing) else _children(thing)
+    if found is None:
+        return leaf(name or "", thing)
+    kind, rows = found
+    items = [like(value, leaf, join(name, segment(key))) for key, value in rows]
+    if _is_named_tuple(thing):
+        return type(thing)(*items)
+    if kind in ("list", "tuple"):
+        return items if kind == "list" else tuple(items)
+    if _is_record(thing):
+        target = copy.copy(thing)
+        for (key, _), value in zip(rows, items):
+            object.__setattr__(target, key, value)
+        return target
+    return {key: value for (key, _), value in zip(rows, items)}
+
+
+def is_type(thing: Any) -> bool:
+    """Whether something is a type, or one with parameters, as list[Layer]."""
+    return isinstance(thing, type) or typing.get_origin(thing) is not None
+
+
+def as_type(tree: Any, wanted: Any) -> Any:
+    """A tree out of a file with dicts made into dataclasses and named tuples, as a type or the type of a field says."""
+    origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
+    if isinstance(tree, dict) and isinstance(wanted, type) and (dataclasses.is_dataclass(wanted) or hasattr(wanted, "_fields")):
+        hints = typing.get_type_hints(wanted)
+        fields = {key: as_type(value, hints.get(key)) for key, value in tree.items()}
+        try:
+            return wanted(**fields)
+        except TypeError as error:
+            raise InvalidArgumentError(f"{wanted.__name__} is not what the file has: {error}") from None
+    if isinstance(tree, dict) and origin is not None and len(inner) == 2:
+        return {key: as_type(value, inner[1]) for key, value in tree.items()}
+    if isinstance(tree, list) and origin is list:
+        return [as_type(value, inner[0]) for value in tree]
+    return tree
