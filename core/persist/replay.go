@@ -23,7 +23,13 @@ type replay struct {
 	unknown map[uint64]uint64
 	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
 	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
+	// held is pages on devices or on disk whose bytes were given an address: records change the same ones again and again.
+	held      []uint32
+	heldBytes uint64
 }
+
+// mostHeld is how many bytes of pages have an address at a time.
+const mostHeld = 64 << 20
 
 func (o *LoadOptions) until() journal.Until {
 	return journal.Until{Sequence: o.JournalUntil, Time: o.JournalUntilTime, Page: o.JournalPage, Epoch: o.JournalEpoch}
@@ -76,6 +82,7 @@ func (l *loader) replayJournal() error {
 		return r.applyAll(part)
 	})
 	if r != nil {
+		r.release()
 		defer r.end()
 	}
 	if err == nil && r != nil {
@@ -268,7 +275,46 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 		r.clearMask(p, record.Version)
 		return nil
 	}
-	return changeAgain(p, record)
+	if record.Kind != journal.Write && record.Kind != journal.Run && record.Kind != journal.Delta {
+		return changeAgain(p, record)
+	}
+	if err := p.Present(); err != nil {
+		return err
+	}
+	if err := r.hold(p); err != nil {
+		return err
+	}
+	return redo(p, record)
+}
+
+// hold gives the bytes of a page an address until release.
+func (r *replay) hold(p *page.Page) error {
+	if p.Record.Locator != 0 {
+		return nil
+	}
+	if r.heldBytes+p.Record.Size > mostHeld {
+		r.release()
+	}
+	err := p.MakeResident(p.Index)
+	if code := status.CodeOf(err); len(r.held) > 0 && (code == status.Limit || code == status.OutOfMemory) {
+		r.release()
+		err = p.MakeResident(p.Index)
+	}
+	if err == nil {
+		r.held = append(r.held, p.Index)
+		r.heldBytes += p.Record.Size
+	}
+	return err
+}
+
+// release takes the addresses away again: what has changed goes where the pages lie.
+func (r *replay) release() {
+	for _, index := range r.held {
+		if native.RecordAt(index).LoadState()&native.Nonresident != 0 { // it may have ended, or lie elsewhere now
+			r.residency.Evict(index)
+		}
+	}
+	r.held, r.heldBytes = r.held[:0], 0
 }
 
 // unjournalled is what a replay has to say of a change that it makes again.
@@ -296,19 +342,21 @@ func changeAgain(p *page.Page, record *journal.Record) error {
 
 // bytesAgain makes a change of a page's bytes that native code has left to Go.
 func bytesAgain(p *page.Page, record *journal.Record) error {
-	return p.WithBytes(func() error {
-		switch record.Kind {
-		case journal.Write:
-			return lasterror.Load(native.RedoWrite(p.Index, record.Version, record.Epoch, record.Offset, record.Bytes))
-		case journal.Run:
-			run := journal.Words(record.Offset, uint64(len(record.Bytes)))
-			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1,
-				record.Bytes))
-		default:
-			return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask,
-				record.MaskLength, record.Positions, record.Count, record.Bytes))
-		}
-	})
+	return p.WithBytes(func() error { return redo(p, record) })
+}
+
+// redo makes a change of a page's bytes, which have an address.
+func redo(p *page.Page, record *journal.Record) error {
+	switch record.Kind {
+	case journal.Write:
+		return lasterror.Load(native.RedoWrite(p.Index, record.Version, record.Epoch, record.Offset, record.Bytes))
+	case journal.Run:
+		run := journal.Words(record.Offset, uint64(len(record.Bytes)))
+		return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, journal.Runs, nil, 0, run, 1, record.Bytes))
+	default:
+		return lasterror.Load(native.RedoDelta(p.Index, record.Version, record.Epoch, record.Form, record.Mask, record.MaskLength,
+			record.Positions, record.Count, record.Bytes))
+	}
 }
 
 // create makes a page again.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -180,5 +181,36 @@ func TestASaveOfPagesThatChangeOnDevicesIsOfOneMoment(t *testing.T) {
 				}))
 			})
 		}
+	})
+}
+
+// A replay brings a page that its records change again and again once, not with each of them.
+func TestAReplayDoesNotMoveAPageWithEachRecord(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "journal")
+	const records = 2000
+	id := uint64(0)
+	on(t, func(w *world) {
+		require.NoError(t, persist.OpenJournal(w.context, directory, persist.JournalOptions{IntervalMs: 10}, nil))
+		handle := w.create(abi.LocationGPU, 0, 5000)
+		for i := range uint64(records) {
+			require.Equal(t, status.OK, w.write(handle, i, "x"))
+		}
+		require.NoError(t, page.Read(handle, func(p *page.Page) error {
+			id = p.ID()
+			return nil
+		}))
+		require.NoError(t, persist.SyncJournal(w.context, nil))
+	})
+	const latency = time.Millisecond
+	onDevices(t, sim.Options{Latency: latency}, func(w *world) {
+		begin := time.Now()
+		require.NoError(t, persist.Load(w.context, persist.FromPath(""), persist.LoadOptions{Journal: directory}, nil))
+		require.Less(t, time.Since(begin), records*latency/2)
+		require.NoError(t, page.Use(w.context, func(c *page.Context) error {
+			handle, err := c.Lookup(id)
+			require.NoError(t, err)
+			w.holds(handle, 0, strings.Repeat("x", records)+"\x00")
+			return nil
+		}))
 	})
 }
