@@ -149,8 +149,8 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 	return done, err
 }
 
-// DevicePrepare lets the change of a valid delta be one that cannot fail, when it is made next. done is false where the page needs
-// an address for that.
+// DevicePrepare lets the change of a valid delta be one that cannot fail, when it is made next. done is false where the page
+// needs an address for that.
 func (r *Residency) DevicePrepare(index uint32, change *native.Delta) (done bool, err error) {
 	f, err := runsOf(change)
 	if err != nil {

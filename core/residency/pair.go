@@ -239,9 +239,9 @@ func (r *Residency) bringFor(index uint32, p *pair, runs []delta.Run) error {
 	return err
 }
 
-// prepare lets a change of runs be one that cannot fail: in the host's copy, which then has what the change covers in part. A page
-// without a copy has one until the change is on its device. done is false where the change must be made on the device, or somebody
-// has the page's bytes at an address.
+// prepare lets a change of runs be one that cannot fail: in the host's copy, which then has what the change covers in part. A
+// page without a copy has one until the change is on its device. done is false where the change must be made on the device, or
+// somebody has the page's bytes at an address.
 func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err error) {
 	if err := r.present(index); err != nil {
 		return false, err

@@ -164,8 +164,12 @@ func TestASaveOfPagesThatChangeOnDevicesIsOfOneMoment(t *testing.T) {
 			for number := uint64(1); !done.Load(); number++ {
 				binary.LittleEndian.PutUint64(payload, number)
 				binary.LittleEndian.PutUint64(payload[8:], number)
-				offsets := []uint64{10, 11, 12, 13, 14, 15, 16, 17, size - 20, size - 19, size - 18, size - 17, size - 16, size - 15,
-					size - 14, size - 13}
+				var offsets []uint64
+				for _, begin := range []uint64{10, size - 20} {
+					for i := range uint64(8) {
+						offsets = append(offsets, begin+i)
+					}
+				}
 				require.Equal(t, status.OK, w.apply(handle, offsets, string(payload)), round)
 			}
 			require.NoError(t, <-saved)

@@ -140,7 +140,8 @@ SYNCS = Go(
         ),
         Mutant(
             "moves-the-page", "a watched change brings the whole page",
-            "prepare", "both.passing = true", "both.passing = true\n_ = r.bring(index, both, 0, uint64(len(both.device))*64)", mode=WATCHED,
+            "prepare", "both.passing = true", "both.passing = true\n_ = r.bring(index, both, 0, uint64(len(both.device))*64)",
+            mode=WATCHED,
         ),
         Mutant(
             "loss-goes-on", "a page goes on without the bytes that only the lost device had",
