@@ -30,6 +30,7 @@ FIRST_BUILD = $(if $(INPUTS_ONLY),build/libmmsb.so)
 SECOND_BUILD = $(if $(INPUTS_ONLY),build/mmsb)
 # Caches lie in build/ like everything else that is made.
 export GOCACHE := $(CURDIR)/build/cache/go
+export STATICCHECK_CACHE := $(CURDIR)/build/cache/staticcheck
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
