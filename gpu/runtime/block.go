@@ -29,6 +29,9 @@ type block struct {
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
 	freeOn *Stream // while Ending
 
+	owned   bool // FreeOwned ends it, and the program cannot: owned.go
+	wrapped bool // its memory is not the runtime's
+
 	// The order of its uses. The last write comes first with the allocation, which is one.
 	write point
 	reads []point // behind the last write, the last one of each stream
@@ -266,23 +269,31 @@ func (b *block) handle(generation uint32) uint64 {
 func (b *block) current() uint64 { return b.handle(b.generation()) }
 
 // begin makes the record that of a live block.
-func (b *block) begin(memory Memory, stream *Stream) {
+func (b *block) begin(memory Memory, stream *Stream, owned bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
+	b.start(memory, stream, owned)
+	b.write = stream.next() // whoever uses it on another stream waits for the allocation
+	if !owned {
+		b.record.Stream, b.record.Units = stream.class(memory)
+	}
+	b.letGo()
+}
+
+// start makes the record that of a block which is Held, and which C never frees. The mutex is held.
+func (b *block) start(memory Memory, stream *Stream, owned bool) {
 	if invariant.Enabled {
 		invariant.Assert(b.what() == blocks.Free && len(b.open) == 0 && b.generation() < lastGeneration,
 			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
 			b.generation())
 	}
-	b.own, b.freer, b.stream = memory.Own, 0, stream
-	b.write = stream.next() // whoever uses it on another stream waits for the allocation
-	b.reads = b.reads[:0]
+	b.own, b.freer, b.stream, b.owned = memory.Own, 0, stream, owned
+	b.write, b.reads = point{}, b.reads[:0]
 	r := b.record
 	r.Address, r.Bytes, r.Tag = uint64(memory.Address), memory.Bytes, uint32(memory.Tag)
-	r.Stream, r.Units = stream.class(memory)
+	r.Stream, r.Units = nil, 0
 	r.Own = memory.Own[0]
 	r.State.Store(blocks.State(b.generation()+1, blocks.Held))
-	b.letGo()
 }
 
 // BlockInfo is what is known of a block.
@@ -456,6 +467,15 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 	if err != nil {
 		return false, err
 	}
+	if b.owned {
+		defer b.mutex.Unlock()
+		return false, status.Errorf(status.InvalidState, "block 0x%016x is a page's: it ends with the page", handle)
+	}
+	return b.free(on, thread)
+}
+
+// free is FreeFrom of a locked block, which it unlocks.
+func (b *block) free(on *Stream, thread int32) (deferred bool, err error) {
 	r := b.stream.runtime
 	if err := r.enter(); err != nil {
 		b.mutex.Unlock()
@@ -488,6 +508,9 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 
 // countFree notes that a block's bytes are pending.
 func (b *block) countFree() {
+	if b.wrapped {
+		return
+	}
 	r := b.stream.runtime
 	freed := r.bytes.freed.Add(b.record.Bytes)
 	if invariant.Enabled {
@@ -522,7 +545,7 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 	if err == nil {
 		err = b.waitForReads(s)
 	}
-	if err == nil {
+	if err == nil && !b.wrapped {
 		err = r.noteLost(r.layer.Free(b.memory(), s))
 	}
 	if err != nil && !r.lost.Load() { // with the device its memory is gone, too
