@@ -126,7 +126,7 @@ func (r *Residency) bring(index uint32, p *pair, first, end uint64) error {
 	p.newer(p.device, first, end, record.Size, func(offset, length uint64) {
 		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
 	})
-	if err := r.carry(b.device, false, slices.Clone(list)); err != nil {
+	if err := r.carry(b, false, slices.Clone(list)); err != nil {
 		return err
 	}
 	if p.reference != 0 {
@@ -148,15 +148,26 @@ func (r *Residency) flush(index uint32, p *pair) error {
 	p.newer(p.host, 0, end, record.Size, func(offset, length uint64) {
 		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
 	})
-	if err := r.carry(b.device, true, list); err != nil {
+	if err := r.carry(b, true, list); err != nil {
 		return err
 	}
 	p.host = p.host[:0]
 	return nil
 }
 
-// carry is the devices', counted.
-func (r *Residency) carry(device int32, toDevice bool, list []Transfer) error {
+// carry is carryTo between the host and the memory of one page.
+func (r *Residency) carry(b Backing, toDevice bool, list []Transfer) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := r.await(b, toDevice); err != nil {
+		return err
+	}
+	return r.carryTo(b.device, toDevice, list)
+}
+
+// carryTo is the devices', counted.
+func (r *Residency) carryTo(device int32, toDevice bool, list []Transfer) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -187,7 +198,7 @@ func (r *Residency) readPair(index uint32, p *pair, offset uint64, to []byte) er
 		from, until := max(begin, offset), min(begin+count, offset+length)
 		list = append(list, Transfer{b.address() + uintptr(from), to[from-offset : until-offset]})
 	})
-	return r.carry(b.device, false, list)
+	return r.carry(b, false, list)
 }
 
 // mustBeOnDevice says whether changes are made on the device whatever they change: all of it counts as newer there. While the

@@ -29,8 +29,8 @@ type block struct {
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
 	freeOn *Stream // while Ending
 
-	owned   bool // FreeOwned ends it, and the program cannot: owned.go
-	wrapped bool // its memory is not the runtime's
+	owners  uint32 // the last one's FreeOwned ends it, and the program cannot; 0 = it is the program's: owned.go
+	wrapped bool   // its memory is not the runtime's
 
 	// The order of its uses. The last write comes first with the allocation, which is one.
 	write point
@@ -287,7 +287,10 @@ func (b *block) start(memory Memory, stream *Stream, owned bool) {
 			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
 			b.generation())
 	}
-	b.own, b.freer, b.stream, b.owned = memory.Own, 0, stream, owned
+	b.own, b.freer, b.stream, b.owners = memory.Own, 0, stream, 0
+	if owned {
+		b.owners = 1
+	}
 	b.write, b.reads = point{}, b.reads[:0]
 	r := b.record
 	r.Address, r.Bytes, r.Tag = uint64(memory.Address), memory.Bytes, uint32(memory.Tag)
@@ -305,6 +308,7 @@ type BlockInfo struct {
 	Tag     Tag
 	Uses    uint32 // begun, not ended
 	Asleep  bool   // its tag sleeps
+	Wrapped bool   // its memory is not the runtime's
 }
 
 // info is what is known of the block that lives in the slot. The mutex is held; C may go on meanwhile.
@@ -321,7 +325,7 @@ func (b *block) info() (i BlockInfo, live bool) {
 			continue // C has freed it, and the fields may be those of the next one
 		}
 		i = BlockInfo{Handle: b.handle(generation), Address: memory.Address, Bytes: memory.Bytes, Stream: b.stream,
-			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b)}
+			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b), Wrapped: b.wrapped}
 		for _, open := range b.open {
 			i.Uses += open.reads + open.writes
 		}
@@ -467,7 +471,7 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 	if err != nil {
 		return false, err
 	}
-	if b.owned {
+	if b.owners > 0 {
 		defer b.mutex.Unlock()
 		return false, status.Errorf(status.InvalidState, "block 0x%016x is a page's: it ends with the page", handle)
 	}

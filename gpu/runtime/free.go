@@ -243,7 +243,7 @@ func (b *block) forget() {
 	clear(b.reads[:cap(b.reads)])
 	clear(b.open[:cap(b.open)])
 	b.write, b.reads, b.open = point{}, b.reads[:0], b.open[:0]
-	b.stream, b.freeOn, b.owned, b.wrapped = nil, nil, false, false
+	b.stream, b.freeOn, b.owners, b.wrapped = nil, nil, 0, false
 }
 
 // usable is the stream, or one of the runtime's own where it was let go.

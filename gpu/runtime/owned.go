@@ -40,19 +40,43 @@ func (r *Runtime) Wrap(address driver.Address, bytes uint64, tag Tag, native uin
 	return handle, nil
 }
 
+// Drain blocks until a stream of others has done what it has queued.
+func (r *Runtime) Drain(native uintptr) error {
+	s, err := r.standIn(native)
+	if err == nil {
+		err = s.Synchronize()
+	}
+	return err
+}
+
 // FreeOwned is Free for the owner of a block. A block that has none stays: it is the program's.
 func FreeOwned(handle uint64) error {
 	b, err := allBlocks.locked(handle)
 	if err != nil {
 		return err
 	}
-	if !b.owned {
+	if b.owners != 1 {
+		b.owners = max(b.owners, 1) - 1
 		b.used()
 		b.mutex.Unlock()
 		return nil
 	}
 	_, err = b.free(nil, 0)
 	return err
+}
+
+// Share makes one more owner of a block that has some; the program's stays the program's. Errors: InvalidHandle, StaleHandle.
+func Share(handle uint64) error {
+	b, err := allBlocks.locked(handle)
+	if err != nil {
+		return err
+	}
+	defer b.mutex.Unlock()
+	if b.owners > 0 {
+		b.owners++
+	}
+	b.used()
+	return nil
 }
 
 // Await blocks until the device has done what ended uses of a block have queued: what writes it, and for one who will write, what
@@ -107,9 +131,24 @@ func (p point) await() error {
 	return nil
 }
 
-// FindAt is the live block of a runtime that has an address, and how far into the block that is. It looks at every block there
-// is. Errors: NotFound.
-func (r *Runtime) FindAt(address driver.Address) (handle, offset uint64, err error) {
+// At is the live block of the runtime that has an address. It looks at every block there is. Errors: NotFound.
+func (r *Runtime) At(address driver.Address) (BlockInfo, error) {
+	info, found := at(address, func(info BlockInfo) bool { return info.Stream.runtime == r })
+	if !found {
+		return info, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d", uint64(address),
+			r.device.Info().Ordinal)
+	}
+	return info, nil
+}
+
+// Around is the live block of the runtime's device, of any of its runtimes, that has all of a range.
+func (r *Runtime) Around(address driver.Address, bytes uint64) (info BlockInfo, found bool) {
+	return at(address, func(info BlockInfo) bool {
+		return info.Stream.runtime.device == r.device && bytes <= info.Bytes-uint64(address-info.Address)
+	})
+}
+
+func at(address driver.Address, is func(info BlockInfo) bool) (info BlockInfo, found bool) {
 	t := &allBlocks
 	t.mutex.Lock()
 	made := t.made
@@ -117,15 +156,13 @@ func (r *Runtime) FindAt(address driver.Address) (handle, offset uint64, err err
 	for index := uint32(1); index <= made; index++ {
 		b := t.at(index)
 		generation, what := blocks.Parts(b.record.State.Load())
-		at, bytes := b.record.Address, b.record.Bytes
-		if what != blocks.Live && what != blocks.Held || uint64(address)-at >= bytes {
+		if what != blocks.Live && what != blocks.Held || uint64(address)-b.record.Address >= b.record.Bytes {
 			continue
 		}
-		info, err := FindBlock(b.handle(generation))
-		if offset = uint64(address - info.Address); err == nil && info.Stream.runtime == r && offset < info.Bytes {
-			return info.Handle, offset, nil
+		info, err := FindBlock(b.handle(generation)) // C may have changed it meanwhile
+		if err == nil && uint64(address-info.Address) < info.Bytes && is(info) {
+			return info, true
 		}
 	}
-	return 0, 0, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d", uint64(address),
-		r.device.Info().Ordinal)
+	return BlockInfo{}, false
 }
