@@ -244,19 +244,20 @@ func DropHostCopy(page uint64) error {
 	return Read(page, func(p *Page) error { return p.Page.DropHostCopy() })
 }
 
-// PinBlock pins a page on a device and says which block of the device its bytes are in, with the device's bytes the newest. Errors:
-// those of pins; Unsupported (the page is not on a device).
-func PinBlock(page uint64, write bool) (block uint64, err error) {
+// PinBlock pins a page on a device and says which block of whose devices its bytes are in, with the device's bytes the newest.
+// Errors: those of pins; Unsupported (the page is not on a device).
+func PinBlock(page uint64, write bool) (block uint64, of residency.Devices, err error) {
 	if code := native.Pin(page, write); code != 0 {
-		return 0, lasterror.Load(code)
+		return 0, nil, lasterror.Load(code)
 	}
 	if err = Read(page, func(p *Page) (err error) {
+		of = p.Devices()
 		block, err = p.Block(true)
 		return err
 	}); err != nil {
 		native.Unpin(page, write)
 	}
-	return block, err
+	return block, of, err
 }
 
 // BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (the page is not on a device).

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"libmmsb/core/alloc"
@@ -36,8 +37,10 @@ type pair struct {
 	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
 	before  uint32 // region; 0 = no call does
 	version uint64
-	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device.
-	prepared, passing bool
+	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device. exact: beside
+	// others who write there, so that only the bytes of these runs may go.
+	prepared, passing, exact bool
+	runs                     []delta.Run
 	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common
 	// when it could begin to write there.
 	readPins, writePins uint16
@@ -258,12 +261,16 @@ func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err erro
 		return false, err
 	}
 	record := native.RecordAt(index)
-	if record.Locator != 0 || record.Pinned() || record.Exposed != 0 {
+	if record.Locator != 0 {
 		return false, nil
 	}
 	both, err := r.pairOf(index)
 	if err != nil {
 		return false, err
+	}
+	raw := record.Pinned() || record.Exposed == exposedForGood
+	if both != nil && raw {
+		return false, nil
 	}
 	if both == nil {
 		frame, err := r.memory.TakePage(record.Size, -1, false)
@@ -272,7 +279,7 @@ func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err erro
 		}
 		both = newPair(frame, record.Size)
 		both.device.Add(both.all(record.Size))
-		both.passing = true
+		both.passing, both.exact = true, raw
 		r.pairs.put(index, both)
 	}
 	if err := r.bringFor(index, both, runs); err != nil {
@@ -289,7 +296,7 @@ func (r *Residency) changed(index uint32, p *pair) {
 		return
 	}
 	p.passing = false
-	if err := r.flush(index, p); err != nil {
+	if err := r.land(index, p); err != nil {
 		log.Logf(log.Warning, "page 0x%016x keeps a copy on the host: device %d does not take what has changed: %v",
 			handleOf(index), backingOf(native.SideAt(native.RecordAt(index).Side)).device, err)
 		return
@@ -297,9 +304,32 @@ func (r *Residency) changed(index uint32, p *pair) {
 	r.dropPair(index)
 }
 
+// land brings a change to the device: where others write there, its bytes and no other ones.
+func (r *Residency) land(index uint32, p *pair) error {
+	if !p.exact {
+		return r.flush(index, p)
+	}
+	record := native.RecordAt(index)
+	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
+	slices.SortFunc(p.runs, func(a, b delta.Run) int { return cmp.Compare(a.Offset, b.Offset) })
+	var list []Transfer
+	end := uint64(0) // of what is in the list
+	for _, run := range p.runs {
+		if from := max(run.Offset, end); from < run.Offset+run.Length {
+			end = run.Offset + run.Length
+			list = append(list, Transfer{b.address() + uintptr(from), copied[from:end]})
+		}
+	}
+	p.exact, p.runs = false, nil
+	return r.carry(b, true, list)
+}
+
 // change makes a change of runs in the host's copy, for which what it covers in part was brought.
 func (p *pair) change(size uint64, runs []delta.Run, payload []byte) {
 	to := p.bytes(size)
+	if p.exact {
+		p.runs = append(p.runs, runs...)
+	}
 	for _, run := range runs {
 		payload = payload[copy(to[run.Offset:][:run.Length], payload):]
 		first, end := p.granules(run.Offset, run.Length)

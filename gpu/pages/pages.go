@@ -442,7 +442,10 @@ func (c *context) Trim() {
 }
 
 // End is residency.Devices'.
-func (c *context) End() { c.set.End() }
+func (c *context) End() {
+	gpu.EndUsesOf(residency.Devices(c))
+	c.set.End()
+}
 
 // Close is residency.Devices'.
 func (c *context) Close() {

@@ -38,10 +38,10 @@ func pin(use *gpu.Use) error {
 		return nil
 	}
 	write := use.Access&gpu.Write != 0
-	block, err := page.PinBlock(of, write)
+	block, devices, err := page.PinBlock(of, write)
 	if err != nil {
 		return err
 	}
-	use.Block, use.Ended = block, func() { native.Unpin(of, write) }
+	use.Block, use.Of, use.Ended = block, devices, func() { native.Unpin(of, write) }
 	return nil
 }

@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"libmmsb/core/abi"
@@ -16,6 +17,7 @@ type Use struct {
 	Access Access
 	Ended  func() // is called once, when the use has ended or did not begin; nil = nothing
 	Failed error  // why it cannot be used, where that is known
+	Of     any    // who ends the use before its runtime does, by EndUsesOf; nil = nobody
 }
 
 // useRecord is work on a stream that is being queued: what it touches stays, and in order, until it is ended. A use that is only
@@ -29,6 +31,7 @@ type useRecord struct {
 	stream     *Stream
 	uses       []begun
 	ended      []func()
+	of         []any // as in Use
 	failed     error // what Record could not take
 }
 
@@ -79,7 +82,8 @@ func (t *useTable) give(u *useRecord) {
 	u.mutex.Lock()
 	u.stream, u.failed, u.uses = nil, nil, u.uses[:0]
 	clear(u.ended)
-	u.ended = u.ended[:0]
+	clear(u.of)
+	u.ended, u.of = u.ended[:0], u.of[:0]
 	again := u.generation < lastGeneration
 	u.mutex.Unlock()
 	if !again {
@@ -175,6 +179,9 @@ func (u *useRecord) whenEnded(uses ...Use) {
 		if uses[i].Ended != nil {
 			u.ended = append(u.ended, uses[i].Ended)
 		}
+		if uses[i].Of != nil {
+			u.of = append(u.of, uses[i].Of)
+		}
 	}
 }
 
@@ -260,10 +267,17 @@ func (t *useTable) all() []*useRecord {
 
 // endUses ends what is open in a runtime that closes, and returns how many uses that were.
 func endUses(r *Runtime) int {
+	return endAll(func(u *useRecord) bool { return u.stream.runtime == r })
+}
+
+// EndUsesOf ends what is open of one who ends, as AbortUse does.
+func EndUsesOf(one any) { endAll(func(u *useRecord) bool { return slices.Contains(u.of, one) }) }
+
+func endAll(is func(u *useRecord) bool) int {
 	ended := 0
 	for _, u := range openUseTable.all() {
 		u.mutex.Lock()
-		mine := u.state != useFree && u.stream.runtime == r
+		mine := u.state != useFree && is(u)
 		if mine {
 			u.end(true)
 			ended++
