@@ -595,7 +595,7 @@ MMSB_API mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint
 
 typedef struct mmsb_adopt_options {
     uint32_t struct_size;
-    int32_t device;           /* 0; of MMSB_LOCATION_GPU */
+    int32_t device;           /* 0; of MMSB_LOCATION_GPU, where MMSB_DEVICE_NONE = the device that has the memory */
     mmsb_location_t location; /* MMSB_LOCATION_CPU; MMSB_LOCATION_GPU = memory is an address of the device, of any allocator */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */

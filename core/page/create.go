@@ -298,14 +298,21 @@ func (c *Context) frameOver(address uintptr, size uint64, options *AdoptOptions)
 		index, err := c.memory.Adopt(address, size, native.ClassForeign)
 		return residency.Frame{Index: index}, err
 	}
-	to, err := c.residency.Resolve(options.Location, options.Device)
+	device := options.Device
+	if options.Location == abi.LocationGPU && device == abi.DeviceNone {
+		var err error
+		if device, err = c.residency.Holder(address); err != nil {
+			return residency.Frame{}, err
+		}
+	}
+	to, err := c.residency.Resolve(options.Location, device)
 	if err != nil {
 		return residency.Frame{}, err
 	}
-	if wanted := (residency.Placement{Location: abi.LocationGPU, Device: options.Device}); to != wanted {
+	if wanted := (residency.Placement{Location: abi.LocationGPU, Device: device}); to != wanted {
 		return residency.Frame{}, status.Errorf(status.InvalidArgument,
 			"memory of location %d of device %d cannot be adopted as a page at location %d of device %d", options.Location,
-			options.Device, to.Location, to.Device)
+			device, to.Location, to.Device)
 	}
 	return c.residency.TakeOver(to, address, size, options.Stream)
 }

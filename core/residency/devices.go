@@ -21,6 +21,8 @@ type Devices interface {
 	// Adopt takes memory of a device that is the program's, and that Free leaves to it. What the driver's stream has queued by now
 	// comes before; 0 is no stream. Errors: InvalidArgument (it is not memory of the device).
 	Adopt(device int32, address uintptr, bytes uint64, stream uintptr) (DeviceMemory, error)
+	// Holder is the device that has memory of an address. Errors: InvalidArgument (none has), those of the devices.
+	Holder(address uintptr) (device int32, err error)
 	// Await returns when the device has done what the program's uses of the memory have queued: what writes it, and before it is
 	// written, what reads it. Nobody waits for uses that go on.
 	Await(memory DeviceMemory, write bool) error

@@ -72,6 +72,14 @@ func (r *Residency) TakeOver(to Placement, address uintptr, size uint64, stream 
 	return Frame{index, backing, to.bits()}, nil
 }
 
+// Holder is the device that has memory of an address. Errors: InvalidArgument, NoDevice, those of the devices.
+func (r *Residency) Holder(address uintptr) (device int32, err error) {
+	if err := r.devices.Check(abi.LocationGPU, 0); err != nil {
+		return 0, err
+	}
+	return r.devices.Holder(address)
+}
+
 // Read reads the bytes of a frame from an offset on.
 func (r *Residency) Read(f Frame, offset uint64, to []byte) error {
 	if !f.Resident() {

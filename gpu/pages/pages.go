@@ -284,6 +284,30 @@ func (c *context) Adopt(ordinal int32, address uintptr, bytes uint64, stream uin
 	return residency.DeviceMemory{Device: ordinal, Address: address, Block: block}, c.met(ordinal, d, err)
 }
 
+// Holder is residency.Devices'.
+func (c *context) Holder(address uintptr) (int32, error) {
+	list, err := c.set.List()
+	if err != nil {
+		return 0, err
+	}
+	c.mutex.Lock()
+	ordinals := slices.Collect(maps.Keys(c.devices)) // those that stand in for others are not in the list
+	c.mutex.Unlock()
+	for _, of := range list {
+		ordinals = append(ordinals, int32(of.Ordinal))
+	}
+	for _, ordinal := range ordinals {
+		d, err := c.device(ordinal)
+		if err != nil {
+			return 0, err
+		}
+		if holds, err := d.runtime.Device().Holds(driver.Address(address)); holds || err != nil {
+			return ordinal, c.met(ordinal, d, err)
+		}
+	}
+	return 0, status.Errorf(status.InvalidArgument, "address 0x%x is memory of none of the %d devices", address, len(list))
+}
+
 // Await is residency.Devices'.
 func (c *context) Await(memory residency.DeviceMemory, write bool) error {
 	access := gpu.Read

@@ -280,7 +280,7 @@ static void wrong_arguments_adopt_nothing(void) {
     mmsb_adopt_options_init(&defaults);
     CHECK_EQUAL(defaults.struct_size, sizeof defaults);
     CHECK(defaults.device == 0 && defaults.location == MMSB_LOCATION_CPU && defaults.read_only == 0 && defaults.id == 0 &&
-          defaults.release == NULL && defaults.user == NULL);
+          defaults.release == NULL && defaults.user == NULL && defaults.stream == NULL);
     defaults.release = release;
     defaults.user = &owner;
     mmsb_adopt_options_t options = defaults;
@@ -291,6 +291,11 @@ static void wrong_arguments_adopt_nothing(void) {
     CHECK_STATUS(mmsb_page_adopt(context, memory, SIZE_MAX, &options, &page), MMSB_E_INVALID_SIZE);
     options.location = MMSB_LOCATION_GPU;
     CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_NO_DEVICE);
+    options.stream = &owner;
+    CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_NO_DEVICE);
+    options.location = MMSB_LOCATION_CPU;
+    CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_INVALID_ARGUMENT);
+    options.stream = NULL;
     options.location = MMSB_LOCATION_DISK + 1;
     CHECK_STATUS(mmsb_page_adopt(context, memory, 64, &options, &page), MMSB_E_INVALID_ARGUMENT);
     options = defaults;

@@ -57,6 +57,7 @@ typedef struct call_arguments {
     mmsb_tag_stats_t tag_stats;
     mmsb_memory_stat_t memory_stat;
     mmsb_block_info_t block_info;
+    int32_t ordinal;
     mmsb_page_copy_t page_copy;
     mmsb_lost_page_t lost_page;
     mmsb_page_advice_t page_advice;
@@ -306,6 +307,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_stream_wrap, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, &a.number)) \
     CALL(mmsb_stream_destroy, MMSB_KIND_STREAM, ENDS, (handle)) \
     CALL(mmsb_stream_native, MMSB_KIND_STREAM, ORDINARY, (handle, &a.pointer)) \
+    CALL(mmsb_stream_device, MMSB_KIND_STREAM, ORDINARY, (handle, &a.ordinal)) \
+    CALL(mmsb_runtime_device, MMSB_KIND_RUNTIME, ORDINARY, (handle, &a.ordinal)) \
     CALL(mmsb_stream_wait, MMSB_KIND_STREAM, ORDINARY, (handle, MMSB_WAIT_FOREVER)) \
     CALL(mmsb_stream_copy, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, a.bytes + 32, 1)) \
     CALL(mmsb_stream_fill, MMSB_KIND_STREAM, ORDINARY, (handle, a.bytes, 0, 1)) \
@@ -323,6 +326,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \
     CALL(mmsb_block_free, MMSB_KIND_BLOCK, ENDS, (handle, 0, NULL)) \
     CALL(mmsb_block_info, MMSB_KIND_BLOCK, ORDINARY, (handle, &a.block_info)) \
+    CALL(mmsb_block_at, MMSB_KIND_RUNTIME, ORDINARY, (handle, a.bytes, &a.number, NULL)) \
+    CALL(mmsb_page_block, MMSB_KIND_PAGE, ORDINARY, (handle, &a.number)) \
     CALL(mmsb_pool_partition, MMSB_KIND_RUNTIME, ORDINARY, (handle, 0)) \
     CALL(mmsb_pool_sleep, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0, NULL)) \
     CALL(mmsb_pool_wake, MMSB_KIND_RUNTIME, ORDINARY, (handle, NULL, 0)) \

@@ -338,7 +338,7 @@ static void lies_are_refused(void) {
         {DEVICE, 0, MMSB_E_UNSUPPORTED},
         {DEVICE, 4, MMSB_E_UNSUPPORTED},
         {DEVICE, -1, MMSB_E_UNSUPPORTED},
-        {DEVICE, 2, MMSB_E_UNSUPPORTED}, /* a device's memory is not adopted yet */
+        {DEVICE, 2, MMSB_E_NO_DEVICE}, /* of the context */
         {DEVICE, 3, MMSB_OK},
         {DEVICE, 13, MMSB_OK},
         {NDIM, -1, MMSB_E_INVALID_ARGUMENT},

@@ -188,11 +188,9 @@ def test_pages_on_devices() -> None:
             view.memory()
         with pytest.raises((BufferError, RuntimeError)):
             np.from_dlpack(view)
-        for lent in (view, page):
-            with pytest.raises(mmsb.UnsupportedError, match="CUDA device 1"):
-                ctx.adopt(lent)
-        with pytest.raises(mmsb.UnsupportedError, match="CUDA device 1"):
-            ctx.adopt(page.__dlpack__(max_version=(1, 0)))
+        page.write(0, b"twice")
+        for lent in (view, page, page.__dlpack__(max_version=(1, 0))):
+            assert ctx.adopt(lent).read(0, 5) == b"twice"
         for location, kind in (("pinned", 3), ("unified", 13), ("disk", 1)):
             other = ctx.create_page(64, location=location)
             assert other.__dlpack_device__() == (kind, 0)
@@ -344,7 +342,7 @@ class Given:
 
 def test_arrays_that_lie_elsewhere(ctx: mmsb.Context) -> None:
     array = np.zeros(10)
-    for device, text in (((2, 1), "CUDA device 1"), ((8, 0), "device type 8"), ((0, 0), "device type 0")):
+    for device, text in (((4, 1), "device 1 of type 4"), ((8, 0), "of type 8"), ((0, 0), "of type 0")):
         with pytest.raises(mmsb.UnsupportedError, match=text):
             ctx.adopt(Producer(array, device=device))
     frozen = np.zeros(10)
@@ -390,7 +388,7 @@ def change(**fields: int) -> Field:
     ("what", "shape", "strides", "error", "text"),
     [
         (change(major=2), (4,), (1,), mmsb.FormatError, "2.0"),
-        (change(device_type=2), (4,), (1,), mmsb.UnsupportedError, "CUDA device"),
+        (change(device_type=2), (4,), (1,), mmsb.NoDeviceError, "driver"),
         (change(device_type=77), (4,), (1,), mmsb.UnsupportedError, "77"),
         (change(ndim=-1), (4,), (1,), mmsb.InvalidArgumentError, "-1"),
         (change(ndim=65), (4,), (1,), mmsb.InvalidArgumentError, "65"),
@@ -450,7 +448,7 @@ def test_array_interfaces_are_adopted(ctx: mmsb.Context) -> None:
     with pytest.raises(mmsb.InvalidStateError, match="16 bytes are read-only"):
         ctx.adopt(frozen)
     assert ctx.adopt(frozen, read_only=True).info().read_only
-    with pytest.raises(mmsb.UnsupportedError, match="64 bytes lie on a CUDA device"):
+    with pytest.raises(mmsb.NoDeviceError):
         ctx.adopt(Shown("__cuda_array_interface__", shape=(16,), data=HERE, stream=None))
 
 

@@ -271,7 +271,7 @@ void fuzz_adopt(void) {
             code = MMSB_E_INVALID_SIZE;
             break;
         case 2:
-            options.reserved[below(4)] = 1;
+            options.reserved[below(3)] = 1;
             code = MMSB_E_STRUCT_VERSION;
             break;
         case 3:

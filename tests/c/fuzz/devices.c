@@ -128,6 +128,15 @@ static void device_look(void) {
     CALL(mmsb_block_info(device.blocks[slot].handle, &info), MMSB_OK);
     SAME(info.address == device.blocks[slot].address && info.bytes == device.blocks[slot].size, 1);
     SAME(info.uses, (uint32_t)device.blocks[slot].uses);
+    mmsb_block_t found = UNTOUCHED;
+    uint64_t offset = UNTOUCHED, at = below(device.blocks[slot].size);
+    CALL(mmsb_block_at(device.runtime, (uint8_t *)device.blocks[slot].address + at, &found, chance(50) ? NULL : &offset), MMSB_OK);
+    SAME(found == device.blocks[slot].handle && (offset == at || offset == UNTOUCHED), 1);
+    CALL(mmsb_block_at(device.runtime, &found, &found, NULL), MMSB_E_NOT_FOUND);
+    CALL(mmsb_page_block(found, &found), MMSB_E_INVALID_HANDLE);
+    int32_t ordinal = -1;
+    CALL(chance(50) ? mmsb_stream_device(any_stream(), &ordinal) : mmsb_runtime_device(device.runtime, &ordinal), MMSB_OK);
+    SAME(ordinal, 0);
     info.struct_size = 3;
     CALL(mmsb_block_info(device.blocks[slot].handle, &info), MMSB_E_STRUCT_VERSION);
     if (device.blocks[slot].uses > 0) {

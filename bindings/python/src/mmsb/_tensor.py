@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 
+#: CUDA's default stream, as the driver and both protocols name it.
+DEFAULT_STREAM = 1
+
 #: The version of DLPack that is asked for.
 _VERSION = (1, 0)
 
@@ -165,12 +168,19 @@ def tensor_in(capsule: Any) -> _Tensor:
 class Lent:
     """Memory of an object that lives as long as this does."""
 
-    __slots__ = ("address", "length", "owner")
+    __slots__ = ("address", "length", "owner", "stream")
 
-    def __init__(self, address: int, length: int, owner: object) -> None:
+    def __init__(self, address: int, length: int, owner: object, stream: int | None = None) -> None:
         self.address = address
         self.length = length
         self.owner = owner
+        #: Of memory of a device: the driver's stream that its contents come after, or 0. None: the host can access the memory.
+        self.stream = stream
+
+
+def stream_of(memory: Lent | Buffer) -> int | None:
+    """As Lent's."""
+    return memory.stream if isinstance(memory, Lent) else None
 
 
 class _Taken:
@@ -221,13 +231,13 @@ def _lend_capsule(capsule: Any, writable: bool, private: bool) -> Lent:
             hint = "; a consumer has used it" if found and found.startswith(b"used_") else ""
             raise InvalidArgumentError(f"the capsule's name is {found!r}; dltensor or dltensor_versioned is needed{hint}")
         info = _tensor_info(_pointer(capsule, name), name == b"dltensor_versioned")
-        if info.device_type == CUDA:
-            raise UnsupportedError(f"the tensor lies on CUDA device {info.device}: memory of devices cannot be adopted yet")
         if info.copied:
             raise UnsupportedError(f"the producer made a copy of {info.bytes} bytes: what a page changes there nobody else sees")
         if info.read_only and writable:
             raise InvalidStateError(f"the tensor's {info.bytes} bytes are read-only: adopt it with read_only=True")
-        return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name))
+        # The producer has made its default stream, which is that of who asks for none, wait for what it does.
+        stream = DEFAULT_STREAM if info.device_type == CUDA else None
+        return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name), stream)
 
 
 def _capsule_of(source: Any) -> Any:
@@ -235,11 +245,8 @@ def _capsule_of(source: Any) -> Any:
     devices = getattr(source, "__dlpack_device__", None)
     if devices is not None:
         kind, number = devices()
-        if kind not in (CPU, CUDA_HOST, CUDA_MANAGED):
-            what = (
-                f"CUDA device {number}: memory of devices cannot be adopted yet" if kind == CUDA else f"device type {int(kind)}"
-            )
-            raise UnsupportedError(f"the {type(source).__name__} lies on {what}")
+        if kind not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
+            raise UnsupportedError(f"the {type(source).__name__} lies on device {number} of type {int(kind)}")
     try:
         return source.__dlpack__(max_version=_VERSION)
     except TypeError:  # it is older than DLPack 1.0
@@ -327,7 +334,8 @@ def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, de
 
 # ------------------------------------------------------------------------------------------------------------- lending
 
-#: What can be adopted: an object with the buffer protocol, __dlpack__ or __array_interface__, or a capsule of DLPack.
+#: What can be adopted: an object with the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, or a capsule
+#: of DLPack.
 Lender = Union["BytesLike", Any]
 
 
@@ -373,10 +381,7 @@ def _lend_array(source: Any, writable: bool) -> Lent:
         return _lend_interface(source, found, writable)
     found = getattr(source, "__cuda_array_interface__", None)
     if found is not None:
-        size = read_interface(found, "__cuda_array_interface__", CUDA).bytes
-        raise UnsupportedError(
-            f"the {kind.__name__}'s {size} bytes lie on a CUDA device: memory of devices cannot be adopted yet"
-        )
+        return _lend_interface(source, found, writable, "__cuda_array_interface__", CUDA)
     raise TypeError(
         f"{kind.__name__} cannot be adopted: it has neither the buffer protocol nor __dlpack__, __array_interface__ or "
         "__cuda_array_interface__"
@@ -397,6 +402,8 @@ def describe(source: Any) -> Described:
     """The memory of an object with __dlpack__, to read, and its type and shape."""
     capsule = _capsule_of(source)
     lent = _lend_capsule(capsule, writable=False, private=True)
+    if lent.stream is not None:
+        raise UnsupportedError(f"the {type(source).__name__}'s {lent.length} bytes lie on a device: copy them to the host first")
     if is_versioned(capsule):
         managed = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         tensor, read_only = managed.tensor, bool(managed.flags & 1)
@@ -409,11 +416,14 @@ def describe(source: Any) -> Described:
     return Described(lent, found[0], tuple(tensor.shape[: tensor.ndim]), strides, read_only)
 
 
-def _lend_interface(source: Any, found: Any, writable: bool) -> Lent:
-    host = read_interface(found, "__array_interface__", CPU, writable)
-    if host.read_only and writable:
-        raise _read_only(source, host.bytes)
-    return Lent(host.address, host.bytes, (source, host.owner))
+def _lend_interface(
+    source: Any, found: Any, writable: bool, what: str = "__array_interface__", device_type: int = CPU
+) -> Lent:
+    memory = read_interface(found, what, device_type, writable)
+    if memory.read_only and writable:
+        raise _read_only(source, memory.bytes)
+    stream = None if device_type == CPU else memory.stream or 0
+    return Lent(memory.address, memory.bytes, (source, memory.owner), stream)
 
 
 def lend_all(sources: Iterable[Lender], writable: bool) -> list[Lent | Buffer]:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import time
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,7 +41,7 @@ from ._errors import (
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
-from ._tensor import Lender, give_back, lend, lend_all
+from ._tensor import Lender, Lent, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
 from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
@@ -334,16 +334,16 @@ class Context(Closable):
     ) -> Page:
         """Creates a page over the memory of an object, without a copy.
 
-        memory: an object with the buffer protocol (NumPy array, bytearray, mmap), with __dlpack__ (PyTorch, JAX, CuPy) or
-        __array_interface__, or a capsule of DLPack. Its items must lie one behind the other, in any order of the dimensions, in
-        memory that the host can access: UnsupportedError names a device.
+        memory: an object with the buffer protocol (NumPy array, bytearray, mmap), with __dlpack__ (PyTorch, JAX, CuPy),
+        __array_interface__ or __cuda_array_interface__, or a capsule of DLPack. Its items must lie one behind the other, in any
+        order of the dimensions, in memory of the host or of a device of the context.
 
         The page keeps the object until the page ends. A restore that has the page's id writes into the object.
         """
-        options = _adopt_options(read_only, id)
         page = ctypes.c_uint64()
         context = self.handle
         lent = lend(memory, not read_only)
+        options = _adopt_options(read_only, id, stream_of(lent))
         options.user = token = hold(lent)
         status = lib.mmsb_page_adopt(context, lent.address, lent.length, options, page)
         if status and not page:
@@ -359,16 +359,41 @@ class Context(Closable):
         chosen = None if ids is None else words(ids, "ids")
         if chosen is not None and chosen.length != count * 8:
             raise MismatchError(f"ids has {chosen.length // 8} numbers for {count} objects")
-        options = _adopt_options(read_only, 0)
-        context, handles, bad = self.handle, zeroed_words(count), ctypes.c_size_t()
         lents = lend_all(objects, not read_only)
+        streams = [stream_of(lent) for lent in lents]
+        kinds = set(streams)
+        if len(kinds) <= 1:
+            return PageArray(self, self._adopt_alike(lents, read_only, chosen))
+        handles, adopted, waiting = zeroed_words(count), zeroed_words(0), kinds.copy()
+        numbers = None if chosen is None else (ctypes.c_uint64 * count).from_address(chosen.address)
+        try:
+            for kind in kinds:  # memory of the host, and of devices
+                at = [i for i, stream in enumerate(streams) if stream == kind]
+                own = None if numbers is None else words([numbers[i] for i in at], "ids")
+                waiting.remove(kind)
+                made = self._adopt_alike([lents[i] for i in at], read_only, own)
+                adopted.extend(made)
+                for i, handle in zip(at, made):
+                    handles[i] = handle
+        except BaseException:
+            give_back(lent for lent, stream in zip(lents, streams) if stream in waiting)
+            if adopted:
+                self.destroy_pages(PageArray(self, adopted))
+            raise
+        return PageArray(self, handles)
+
+    def _adopt_alike(self, lents: Sequence[Lent | Buffer], read_only: bool, ids: Buffer | None) -> array[int]:
+        """The pages over memory of one kind."""
+        count = len(lents)
+        options = _adopt_options(read_only, 0, stream_of(lents[0]) if lents else None)
+        context, handles, bad = self.handle, zeroed_words(count), ctypes.c_size_t()
         addresses = [lent.address for lent in lents]
         options.user = token = hold(Lot(addresses, lents))
         status = lib.mmsb_page_adopt_many(
             context,
             (ctypes.c_void_p * count)(*addresses),
             (ctypes.c_uint64 * count)(*[lent.length for lent in lents]),
-            None if chosen is None else chosen.address,
+            None if ids is None else ids.address,
             count,
             options,
             handles.buffer_info()[0],
@@ -378,7 +403,7 @@ class Context(Closable):
             let_go(token)
             give_back(lents)
         self._check(status, bad.value)
-        return PageArray(self, handles)
+        return handles
 
     def clone_pages(self, pages: Pages, ids: Numbers | None = None) -> PageArray:
         """Clones many pages, or none. ids: those of the clones, 0 for one that the library picks."""
@@ -1324,8 +1349,10 @@ def _adopt_defaults() -> _abi.AdoptOptions:
     return options
 
 
-def _adopt_options(read_only: bool, id: int) -> _abi.AdoptOptions:
+def _adopt_options(read_only: bool, id: int, stream: int | None) -> _abi.AdoptOptions:
     options = _abi.AdoptOptions.from_buffer_copy(_adopt_defaults())
+    if stream is not None:
+        options.location, options.device, options.stream = _abi.LOCATION_GPU, _abi.DEVICE_NONE, stream
     options.read_only = int(bool(read_only))
     options.id = unsigned(id, "id")
     return options

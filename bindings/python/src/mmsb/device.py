@@ -7,7 +7,7 @@ import math
 import os
 import pickle
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
@@ -24,6 +24,7 @@ from .ticket import Ticket
 
 if TYPE_CHECKING:
     from .context import Context, File
+    from .page import Page
 
 
 class Device(NamedTuple):
@@ -150,6 +151,13 @@ class BlockInfo(NamedTuple):
     asleep: bool
 
 
+def block_info(handle: int) -> BlockInfo:
+    """The properties of a block of the library."""
+    raw = sized(_abi.BlockInfo)
+    check(lib.mmsb_block_info(handle, raw))
+    return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses, bool(raw.asleep))
+
+
 def device_of(info: _abi.DeviceInfo) -> Device:
     """The library's struct as a Device."""
     return Device(
@@ -212,6 +220,20 @@ class Runtime(Closable):
     def context(self) -> Context:
         """The context whose device it serves."""
         return self._context
+
+    @property
+    def device(self) -> int:
+        """The driver's number of the runtime's device."""
+        return _ordinal(lib.mmsb_runtime_device, self.handle)
+
+    def block_at(self, address: int) -> tuple[BlockInfo, int]:
+        """The live block of the runtime that has an address, and how many bytes into it the address is.
+
+        It looks at all blocks. NotFoundError where there is none.
+        """
+        block, offset = ctypes.c_uint64(), ctypes.c_uint64()
+        check(lib.mmsb_block_at(self.handle, unsigned(address, "address"), block, offset))
+        return block_info(block.value), offset.value
 
     def stream(self, priority: int = 0) -> Stream:
         """Leases a stream. priority: 0, or -1 to run before streams of priority 0."""
@@ -403,6 +425,11 @@ class Stream(Handled):
         check(lib.mmsb_stream_native(self.handle, native))
         return native.value or 0
 
+    @property
+    def device(self) -> int:
+        """The driver's number of the stream's device."""
+        return _ordinal(lib.mmsb_stream_device, self.handle)
+
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.native
 
@@ -416,10 +443,13 @@ class Stream(Handled):
         check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), reservation.handle if reservation else 0, block, address))
         return Block(self, block.value, address.value or 0, size)
 
-    def use(self, *accesses: tuple[Block, str]) -> Use:
-        """A use of blocks, each with "read", "write" or "read_write", for a with statement that queues the work.
+    def use(self, *accesses: tuple[Block | Page, str]) -> Use:
+        """A use of blocks and pages on devices, each with "read", "write" or "read_write", for a with statement.
 
-        Example: with stream.use((block, "write")): launch(stream.native, block.address).
+        The with statement queues the work. A page is pinned meanwhile, and calls on it that come later wait for the work. The
+        stream must be of the device's shared runtime then.
+
+        Example: with stream.use((block, "write"), (page, "read")): launch(stream.native, block.address, page.block().address).
         """
         return Use(self, accesses)
 
@@ -590,9 +620,7 @@ class Block(NotCopied):
 
     def info(self) -> BlockInfo:
         """The block's properties."""
-        raw = sized(_abi.BlockInfo)
-        check(lib.mmsb_block_info(self.handle, raw))
-        return BlockInfo(raw.device, raw.address or 0, raw.bytes, raw.uses, bool(raw.asleep))
+        return block_info(self.handle)
 
     def free(self, stream: Stream | None = None) -> bool:
         """Frees the memory in the order of a stream (None: its own). True if a use is open: the last one's end frees it then."""
@@ -618,7 +646,7 @@ class Use(NotCopied):
 
     _name = "use"
 
-    def __init__(self, stream: Stream, accesses: tuple[tuple[Block, str], ...]) -> None:
+    def __init__(self, stream: Stream, accesses: tuple[tuple[Block | Page, str], ...]) -> None:
         self._stream = stream
         self._accesses = (_abi.Access * len(accesses))()
         for access, (block, how) in zip(self._accesses, accesses):
@@ -652,8 +680,8 @@ class Recorder(Use):
         self._handle = handle
         self._finalizer = when_dropped(self, _give_back, "mmsb_use_abort", handle)
 
-    def add(self, block: Block | None, access: str) -> None:
-        """Adds a block. If the block cannot be used, the with statement raises the error when it begins."""
+    def add(self, block: Block | Page | None, access: str) -> None:
+        """Adds a block, or a page on a device. If it cannot be used, the with statement raises the error when it begins."""
         how = value_of(_abi.ACCESS, access, "access")
         check(lib.mmsb_use_add(self._recording(), block.handle if block is not None else 0, how))
 
@@ -683,6 +711,12 @@ def _within(block: Block, offset: int, length: int) -> int:
         raise OutOfRangeError(f"offset {offset} and length {length} reach past the block's {block.bytes} bytes")
     block.handle  # noqa: B018 - raises for a block that was freed
     return block.address + offset
+
+
+def _ordinal(call: Callable[..., int], handle: int) -> int:
+    ordinal = ctypes.c_int32()
+    check(call(handle, ordinal))
+    return ordinal.value
 
 
 def cuda_stream(stream: Any) -> int:

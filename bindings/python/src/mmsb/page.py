@@ -41,6 +41,7 @@ from ._ffi import failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, free_memory, view_held, view_memory
 from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
 from .delta import Delta, struct_of
+from .device import BlockInfo, block_info
 from .metadata import Metadata
 from .view import BYTES, View, check_request, writable_or_not
 
@@ -457,6 +458,10 @@ class Page:
         self._check(lib.mmsb_page_advice(self._handle, advice))
         places = {_abi.DEVICE_NONE: None, _abi.DEVICE_HOST: "host"}
         return PageAdvice(places.get(advice.preferred, advice.preferred), bool(advice.read_mostly))
+
+    def block(self) -> BlockInfo:
+        """The block of the device that the bytes of a page there are in; it changes when the page moves."""
+        return block_info(number_from(lib.mmsb_page_block, self._handle, check=self._check))
 
     def copies(self) -> list[PageCopy]:
         """Where the page has its bytes: first where it lies, then its copy on the host, where it has one."""
