@@ -11,11 +11,13 @@ It needs PyTorch 2.6 or newer, which nothing else of this package imports. docs/
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import os
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,7 @@ import numpy as np
 import torch
 from torch.distributed.checkpoint import metadata as kinds
 from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
+from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
@@ -63,7 +66,7 @@ def _is_folder(path: AnyPath) -> bool:
 # -------------------------------------------------------------------------------------------------------------- saving
 
 
-class Writer(StorageWriter):
+class Writer(StorageWriter, AsyncStager):
     """storage_writer of save() and async_save(): each rank writes its tensors to a snapshot of its own, and the coordinator
     writes the index of all, by which the checkpoint is there.
 
@@ -73,7 +76,8 @@ class Writer(StorageWriter):
     Until the index takes its name, the folder has the checkpoint that it had; then the files of that go. One save at a time writes
     into a folder. Values that are no tensors are saved as mmsb.state saves them: None, bool, int, float, complex, str, bytes and
     NumPy's, and lists, tuples and dicts of these. UnsupportedError has the names of all others: nothing is pickled into a file.
-    A rank's tensors of devices are in host memory, all at once, while they are written.
+    A rank's tensors of devices are in host memory, all at once, while they are written. async_save() copies all tensors before it
+    returns, as with DCP's own writer.
     """
 
     def __init__(self, path: AnyPath | None = None, *, compression: str | None = None, durable: bool = True) -> None:
@@ -81,6 +85,19 @@ class Writer(StorageWriter):
         self._compression = compression
         self._durable = durable
         self._rank = 0
+
+    should_synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Called by async_save(): copies in host memory of all tensors and values."""
+        copies: dict[int, Any] = {}
+        return {name: _copied(value, copies) for name, value in state_dict.items()}
+
+    def synchronize_staging(self) -> None:
+        """Called by async_save(): stage() has waited."""
+
+    def close(self) -> None:
+        """Called by who ends a stager: there is nothing to end."""
 
     def reset(self, checkpoint_id: AnyPath | None = None) -> None:
         """Called by DCP: a save begins. checkpoint_id: the folder, instead of the one that this object has."""
@@ -158,6 +175,19 @@ class Writer(StorageWriter):
     def validate_checkpoint_id(cls, checkpoint_id: AnyPath) -> bool:
         """Whether it can be a folder: it is no URL."""
         return _is_folder(checkpoint_id)
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """A copy of a state; a tensor that stands in it twice is copied once. DCP's own stagers cannot copy a DTensor of the host."""
+    if isinstance(value, torch.Tensor):
+        if id(value) not in copies:
+            copies[id(value)] = value.detach().to("cpu", copy=True)
+        return copies[id(value)]
+    if isinstance(value, Mapping):
+        return {key: _copied(inner, copies) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copied(inner, copies) for inner in value)
+    return copy.deepcopy(value)
 
 
 def _slices(chunk: Any) -> str:
