@@ -283,11 +283,11 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
+test-mutants: lib $(STAMPS)/venv-test ## half of the bugs planted in copies of the source (the commit says which): each must be caught
 	@python3 tests/mutations/run.py --half
 
 .PHONY: mutants
-mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
+mutants: lib $(STAMPS)/venv-test ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole

@@ -222,10 +222,16 @@ LIES: list[tuple[str, Callable[[Path], None]]] = [
     ("are no sizes", lie(lambda index: index["tensors"]["t"].update(shape=(2.0, 2)))),
     ("its parts have 4", lie(lambda index: index["tensors"]["t"].update(shape=(2**62,)))),
     ("its parts have 0", lie(lambda index: index["tensors"]["t"].update(parts=[]))),
-    ("has the part", lie(lambda index: index["tensors"]["t"]["parts"].append(((1,), (4,), ("rank-0-0123456789abcdef.mmsb", "t"))))),
+    (
+        "has the part",
+        lie(lambda index: index["tensors"]["t"]["parts"].append(((1,), (4,), ("rank-0-0123456789abcdef.mmsb", "t")))),
+    ),
     ("has the part", lie(lambda index: index["tensors"]["t"].update(parts=[((0,), (4,), ("../../etc/passwd", "t"))]))),
     ("has the part", lie(lambda index: index["tensors"]["t"].update(parts=[((0,), (4,), ("index.mmsb", "t"))]))),
-    ("rank-0-0123456789abcdef", lie(lambda index: index["tensors"]["t"].update(parts=[((0,), (4,), ("rank-0-0123456789abcdef.mmsb", "t"))]))),
+    (
+        "rank-0-0123456789abcdef",
+        lie(lambda index: index["tensors"]["t"].update(parts=[((0,), (4,), ("rank-0-0123456789abcdef.mmsb", "t"))])),
+    ),
     ("are no paths", lie(lambda index: index["planner"].update(t=[1.5]))),
     ("has the shape", other_shape),
     ("mmsb", cut),

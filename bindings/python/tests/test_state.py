@@ -406,6 +406,13 @@ def test_what_never_changes_is_replaced(tmp_path: Path) -> None:
     assert state.load_into(tmp_path / "b", tuples)[0] == 8 and weight[0] == 3
 
 
+def test_no_two_keys_have_the_same_name(tmp_path: Path) -> None:
+    keys: list[Any] = [0, "0", -7, "-7", "~s0", None, "~null", 1.5, "1.5", b"0", "~b30"]
+    state.save(tmp_path / "a", dict.fromkeys(keys))
+    assert len(set(state.names(tmp_path / "a"))) == len(keys)
+    assert state.load(tmp_path / "a", ["0", "~s0", "~0s0"]) == {"0": None, "~s0": None, "~0s0": None}
+
+
 # --------------------------------------------------------------------------------------------- tensors and modules
 
 

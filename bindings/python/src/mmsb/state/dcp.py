@@ -73,11 +73,11 @@ class Writer(StorageWriter, AsyncStager):
     - path: the folder, on a file system that all ranks share. None: DCP's checkpoint_id
     - compression, durable: as for mmsb.state.save()
 
-    Until the index takes its name, the folder has the checkpoint that it had; then the files of that go. One save at a time writes
-    into a folder. Values that are no tensors are saved as mmsb.state saves them: None, bool, int, float, complex, str, bytes and
-    NumPy's, and lists, tuples and dicts of these. UnsupportedError has the names of all others: nothing is pickled into a file.
-    A rank's tensors of devices are in host memory, all at once, while they are written. async_save() copies all tensors before it
-    returns, as with DCP's own writer.
+    Until the index takes its name, the folder has the checkpoint that it had; then the files of that go. One save at a time
+    writes into a folder. Values that are no tensors are saved as mmsb.state saves them: None, bool, int, float, complex, str,
+    bytes and NumPy's, and lists, tuples and dicts of these. UnsupportedError has the names of all others: nothing is pickled into
+    a file. A rank's tensors of devices are in host memory, all at once, while they are written. async_save() copies all tensors
+    before it returns, as with DCP's own writer.
     """
 
     def __init__(self, path: AnyPath | None = None, *, compression: str | None = None, durable: bool = True) -> None:
@@ -349,7 +349,8 @@ def _fill(target: Any, array: StoredArray, part: tuple[slice, ...]) -> None:
     dtype = _TYPES.get(array.type_name)
     if dtype is None:
         raise CorruptError(f"{array.name} has the type {array.type_name}, which PyTorch does not have")
-    source = array._bytes()[(*part, ...)]
+    where: Any = (*part, ...)  # a view also where there are no dimensions
+    source = array._bytes()[where]
     if tuple(target.shape) != source.shape:
         raise InvalidArgumentError(f"{array.name}: the planner's tensor has the shape {tuple(target.shape)}, not {source.shape}")
     direct = target.dtype == dtype and target.device.type == "cpu"
