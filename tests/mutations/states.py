@@ -20,20 +20,6 @@ STATES = Python(
             "return text",
         ),
         Mutant(
-            "long-int",
-            "ints that a float cannot have are numbers of JSON",
-            "scalar_node",
-            'return int(value) if abs(value) < _EXACT else {"int": hex(value)}',
-            "return int(value)",
-        ),
-        Mutant(
-            "endless-float",
-            "the bits of NaNs are lost",
-            "scalar_node",
-            'struct.pack(">d", value).hex()',
-            'struct.pack(">d", value * 0).hex()',
-        ),
-        Mutant(
             "own-parent",
             "a tree that contains itself is not seen before the limit of levels",
             "node",
