@@ -85,6 +85,12 @@ mmsb_status_t mmsb_runtime_stats(mmsb_runtime_t runtime, mmsb_runtime_stats_t *s
     return mmsbgo_runtime_stats(runtime, stats);
 }
 
+mmsb_status_t mmsb_runtime_device(mmsb_runtime_t runtime, int32_t *device) {
+    DOOR_ENTER();
+    DOOR_POINTER(device);
+    return mmsbgo_runtime_device(runtime, device);
+}
+
 mmsb_status_t mmsb_runtime_reap(mmsb_runtime_t runtime) {
     DOOR_ENTER();
     return mmsbgo_runtime_reap(runtime);
@@ -159,6 +165,12 @@ mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native) {
     return mmsbgo_stream_native(stream, (uintptr_t *)native);
 }
 
+mmsb_status_t mmsb_stream_device(mmsb_stream_t stream, int32_t *device) {
+    DOOR_ENTER();
+    DOOR_POINTER(device);
+    return mmsbgo_stream_device(stream, device);
+}
+
 mmsb_status_t mmsb_stream_wait(mmsb_stream_t stream, uint64_t timeout_ns) {
     DOOR_ENTER();
     return mmsbgo_stream_wait(stream, timeout_ns);
@@ -225,6 +237,19 @@ mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info) {
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_block_info_t", info, 0);
     return mmsbgo_block_info(block, info);
+}
+
+mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset) {
+    DOOR_ENTER();
+    DOOR_POINTER(block);
+    DOOR_OPTIONAL(offset);
+    return mmsbgo_block_at(runtime, (uintptr_t)address, block, offset);
+}
+
+mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block) {
+    DOOR_ENTER();
+    DOOR_POINTER(block);
+    return mmsbgo_page_block(page, block);
 }
 
 /* -------------------------------------------------------------------------------------------------------- uses ---- */

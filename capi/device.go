@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"libmmsb/core/file"
+	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/gpu/devices"
@@ -365,6 +366,46 @@ func mmsbgo_block_info(h C.mmsb_block_t, to *C.mmsb_block_info_t) (code C.mmsb_s
 	return failed(err)
 }
 
+//export mmsbgo_block_at
+func mmsbgo_block_at(h C.mmsb_runtime_t, address C.uintptr_t, block *C.mmsb_block_t, offset *C.uint64_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onRuntime(h, func(r *devices.Runtime) error {
+		info, err := r.At(driver.Address(address))
+		if err != nil {
+			return err
+		}
+		*block = C.mmsb_block_t(info.Handle)
+		if offset != nil {
+			*offset = C.uint64_t(uint64(address) - uint64(info.Address))
+		}
+		return nil
+	})
+}
+
+//export mmsbgo_page_block
+func mmsbgo_page_block(h C.mmsb_page_t, block *C.mmsb_block_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(put(block)(page.BlockOf(uint64(h))))
+}
+
+//export mmsbgo_runtime_device
+func mmsbgo_runtime_device(h C.mmsb_runtime_t, ordinal *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onRuntime(h, func(r *devices.Runtime) error {
+		*ordinal = C.int32_t(r.Device().Info().Ordinal)
+		return nil
+	})
+}
+
+//export mmsbgo_stream_device
+func mmsbgo_stream_device(h C.mmsb_stream_t, ordinal *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onStream(h, func(s *gpu.Stream) error {
+		*ordinal = C.int32_t(s.Runtime().Device().Info().Ordinal)
+		return nil
+	})
+}
+
 // Uses.
 
 //export mmsbgo_use_begin
@@ -382,7 +423,7 @@ func mmsbgo_use_begin(h C.mmsb_stream_t, accesses *C.mmsb_access_t, count C.size
 			}
 			uses = append(uses, gpu.Use{Block: uint64(a.block), Access: access})
 		}
-		use, at, err := gpu.BeginUse(s, uses...)
+		use, at, err := gpupages.BeginUse(s, uses)
 		badIndex(bad, at, err)
 		return put(to)(use, err)
 	})
@@ -418,7 +459,7 @@ func mmsbgo_use_add(use C.mmsb_use_t, block C.mmsb_block_t, access C.int32_t) (c
 	defer guard(&code)
 	of, err := accessOf(access)
 	if err == nil {
-		err = gpu.AddUse(uint64(use), uint64(block), of)
+		err = gpupages.AddUse(uint64(use), gpu.Use{Block: uint64(block), Access: of})
 	}
 	return failed(err)
 }

@@ -188,6 +188,9 @@ static mmsb_status_t check_adopt_options(const mmsb_adopt_options_t **options) {
     DOOR_STRUCT("mmsb_adopt_options_t", given, 0);
     if (given->read_only < 0 || given->read_only > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "read_only is %d, not 0 or 1", given->read_only);
+    if (given->stream && given->location != MMSB_LOCATION_GPU)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "stream is 0x%llx, but memory of location %d has no stream",
+                          (unsigned long long)(uintptr_t)given->stream, given->location);
     return MMSB_OK;
 }
 

@@ -96,7 +96,7 @@ func mmsbgo_page_clone_many(from *C.mmsb_page_t, ids *C.uint64_t, count C.size_t
 func adoptOptions(o *C.mmsb_adopt_options_t) page.AdoptOptions {
 	return page.AdoptOptions{
 		ID: uint64(o.id), Location: int32(o.location), Device: int32(o.device), ReadOnly: o.read_only != 0,
-		Release: uintptr(unsafe.Pointer(o.release)), User: uintptr(o.user),
+		Release: uintptr(unsafe.Pointer(o.release)), User: uintptr(o.user), Stream: uintptr(o.stream),
 	}
 }
 

@@ -42,16 +42,16 @@ void mmsb_tensor_info_init(mmsb_tensor_info_t *info) {
     DOOR_INIT(info);
 }
 
-static mmsb_status_t tensor_info(const void *tensor, int32_t versioned, int host, mmsb_tensor_info_t *info) {
+static mmsb_status_t tensor_info(const void *tensor, int32_t versioned, mmsb_tensor_info_t *info) {
     DOOR_CHECK(check_flag("versioned", versioned));
     DOOR_CHECK(door_pointer("tensor", tensor, __alignof__(uint64_t)));
-    return mmsb__tensor_info(tensor, versioned, host, info);
+    return mmsb__tensor_info(tensor, versioned, info);
 }
 
 mmsb_status_t mmsb_tensor_info(const void *tensor, int32_t versioned, mmsb_tensor_info_t *info) {
     DOOR_ENTER();
     DOOR_STRUCT("mmsb_tensor_info_t", info, info->reserved_word);
-    return tensor_info(tensor, versioned, 0, info);
+    return tensor_info(tensor, versioned, info);
 }
 
 /* The user of adopted memory is the tensor. */
@@ -77,12 +77,16 @@ mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32
             return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "release or user is set; a tensor has its deleter");
         adopt = *options;
     }
-    DOOR_CHECK(tensor_info(tensor, versioned, 1, &info));
+    DOOR_CHECK(tensor_info(tensor, versioned, &info));
     if (info.read_only && !adopt.read_only)
         return mmsb__fail(MMSB_E_INVALID_STATE, "the tensor's %llu bytes are read-only, but read_only is 0",
                           (unsigned long long)info.bytes);
     adopt.release = versioned ? release_versioned : release_legacy;
     adopt.user = tensor;
+    if (info.device_type == MMSB__TENSOR_CUDA) {
+        adopt.location = MMSB_LOCATION_GPU;
+        adopt.device = info.device;
+    }
     return mmsb_page_adopt(context, info.address, info.bytes, &adopt, page);
 }
 

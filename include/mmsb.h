@@ -595,8 +595,8 @@ MMSB_API mmsb_status_t mmsb_page_clone_many(const mmsb_page_t *pages, const uint
 
 typedef struct mmsb_adopt_options {
     uint32_t struct_size;
-    int32_t device;           /* 0 */
-    mmsb_location_t location; /* MMSB_LOCATION_CPU */
+    int32_t device;           /* 0; of MMSB_LOCATION_GPU */
+    mmsb_location_t location; /* MMSB_LOCATION_CPU; MMSB_LOCATION_GPU = memory is an address of the device, of any allocator */
     int32_t read_only;        /* 0; 1 = writes, deltas and WRITE pins return MMSB_E_INVALID_STATE */
     uint64_t id;              /* 0 = the library picks one */
     /* NULL; called once when the page no longer needs the memory: it has ended, or the last pin ended after its context. A load
@@ -604,7 +604,10 @@ typedef struct mmsb_adopt_options {
      * call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
-    uint64_t reserved[4];
+    /* NULL = the memory is ready; else the driver's stream (1 = its default stream, 2 = the thread's own, as in CUDA) whose queued
+     * work comes before the page's bytes are read or written. Memory of a device only. */
+    void *stream;
+    uint64_t reserved[3];
 } mmsb_adopt_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -613,8 +616,13 @@ MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
  * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE): its bytes stay in this memory until it ends,
  * and a load of a snapshot that has its id writes into the memory. Change tracking treats the page as pinned for writing.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory), MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE,
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
+ * Memory of a device: calls on the page see what the program queues on it if that is within a use of the page (mmsb_use_begin), or
+ * done; release is called when the uses of the page are done. Memory in a block of a runtime of the device is used as that block,
+ * which must not be freed before. A load that fails because the device does can leave a part of the new bytes in the memory.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory; not memory of the device; a location that cannot be adopted),
+ * MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION, MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no; for memory of a device, with a journal until its bytes are read, and with stream,
+ * in memory of a block, until the stream has done its work. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt(mmsb_context_t context, void *memory, uint64_t size, const mmsb_adopt_options_t *options,
                                        mmsb_page_t *page);
 
@@ -2327,6 +2335,9 @@ MMSB_API void mmsb_runtime_stats_init(mmsb_runtime_stats_t *stats);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_stats(mmsb_runtime_t runtime, mmsb_runtime_stats_t *stats);
 
+/* The device of a runtime. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_runtime_device(mmsb_runtime_t runtime, int32_t *device);
+
 /* Checks which frees the device has passed and counts their bytes as free, without waiting for the device. An allocation that the
  * budget would refuse does this first.
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
@@ -2431,6 +2442,9 @@ MMSB_API mmsb_status_t mmsb_stream_destroy(mmsb_stream_t stream);
 /* The driver's stream, for queuing work. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_native(mmsb_stream_t stream, void **native);
 
+/* The device of a stream. Errors: handle errors, MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_device(mmsb_stream_t stream, int32_t *device);
+
 /* Waits until all work that is queued on the stream is done. timeout_ns 0 = do not wait.
  * Errors: handle errors, MMSB_E_WOULD_BLOCK, MMSB_E_TIMEOUT, MMSB_E_INVALID_STATE (it captures), MMSB_E_DEVICE,
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: until the work is done or the time is over. Since 0.1. */
@@ -2476,7 +2490,8 @@ MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes,
  * *deferred (may be NULL) is 1 if a use is open: the end of the last open use then frees the memory. A failed call leaves the
  * block as it was.
  * Errors: handle errors (a second free: MMSB_E_STALE_HANDLE), MMSB_E_INVALID_ARGUMENT (a stream of another runtime),
- * MMSB_E_INVALID_STATE (as mmsb_use_begin, of captures), MMSB_E_DEVICE. Threads: any. Blocks: no. Since 0.1. */
+ * MMSB_E_INVALID_STATE (as mmsb_use_begin, of captures; the block is a page's), MMSB_E_DEVICE. Threads: any. Blocks: no. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred);
 
 typedef struct mmsb_block_info {
@@ -2497,6 +2512,17 @@ MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
 /* The properties of a block.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
+
+/* The live block of a runtime that has an address of the device, and how many bytes into the block that is (offset may be NULL).
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no; looks at all blocks there are, some
+ * nanoseconds each. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset);
+
+/* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared runtime;
+ * that of adopted memory may be the program's own. Only the page's end frees it.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (the page is not at MMSB_LOCATION_GPU), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block);
 
 /* Sleep: the memory of whole tags goes back to the device, for another model or process, and comes again, while every block keeps
  * its handle and its address. It needs a pool, and a runtime without a guard. mmsb_pool_partition comes first, before the blocks
@@ -2575,18 +2601,22 @@ MMSB_API mmsb_status_t mmsb_capture_destroy(mmsb_capture_t capture);
 #define MMSB_ACCESS_READ_WRITE 3
 
 typedef struct mmsb_access {
-    mmsb_block_t block;
-    int32_t access; /* MMSB_ACCESS_* */
+    mmsb_block_t block; /* or an mmsb_page_t at MMSB_LOCATION_GPU */
+    int32_t access;     /* MMSB_ACCESS_* */
     int32_t reserved;
 } mmsb_access_t;
 
 /* Begins a use: makes the stream wait for work on other streams that conflicts with these accesses, and keeps the blocks' memory
  * until mmsb_use_end. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
  * index of the first block that cannot be used.
+ * A page in place of a block is pinned until the use ends, for writing if the access writes, and the device has its newest bytes:
+ * mmsb_block_info of mmsb_page_block has the address. Calls on the page that begin after mmsb_use_end wait for the use's work on
+ * the device; calls meanwhile wait for none of it, as beside a pin.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
  * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
  * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
- * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (not on a device).
+ * Threads: any. Blocks: no; with pages as mmsb_page_pin, and until the device has what is newer on the host. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
 
@@ -2605,8 +2635,8 @@ MMSB_API mmsb_status_t mmsb_use_abort(mmsb_use_t use);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_record(mmsb_stream_t stream, int32_t permissive, mmsb_use_t *use);
 
-/* Adds a block to a recorded use. If the block cannot be used, mmsb_use_begin_recorded returns the error, so that a sequence of
- * adds needs no check after each.
+/* Adds a block to a recorded use, or a page on a device, which is pinned from then on. If it cannot be used,
+ * mmsb_use_begin_recorded returns the error, so that a sequence of adds needs no check after each.
  * Errors: handle errors (of the use), MMSB_E_INVALID_ARGUMENT (an unknown access), MMSB_E_INVALID_STATE (the use has begun).
  * Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_add(mmsb_use_t use, mmsb_block_t block, int32_t access);
@@ -2842,10 +2872,10 @@ MMSB_API void mmsb_tensor_info_init(mmsb_tensor_info_t *info);
 MMSB_API mmsb_status_t mmsb_tensor_info(const void *tensor, int32_t versioned, mmsb_tensor_info_t *info);
 
 /* Adopts the memory of a tensor (mmsb_page_adopt), which is the page's on success: its deleter is called when release would be,
- * on the same thread, and must not call the library unless it is that of an export. Of options (may be NULL) id and read_only
- * count; release and user must be NULL. A failed call leaves the tensor to the caller.
- * Errors: as mmsb_tensor_info and mmsb_page_adopt; MMSB_E_INVALID_STATE (read_only is 0, but the producer forbids to write);
- * MMSB_E_UNSUPPORTED (memory of a device). Threads: any. Blocks: no. Since 0.1. */
+ * on the same thread, and must not call the library unless it is that of an export. Of options (may be NULL) id, read_only and,
+ * for memory of a device, stream count; release and user must be NULL. A failed call leaves the tensor to the caller.
+ * Errors: as mmsb_tensor_info and mmsb_page_adopt; MMSB_E_INVALID_STATE (read_only is 0, but the producer forbids to write).
+ * Threads: any. Blocks: as mmsb_page_adopt. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32_t versioned,
                                               const mmsb_adopt_options_t *options, mmsb_page_t *page);
 

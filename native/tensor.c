@@ -294,17 +294,13 @@ mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_
 
 /* ------------------------------------------------------------------------------------------------------- imports ---- */
 
-static mmsb_status_t check_device(const mmsb__tensor_t *tensor, int host) {
+static mmsb_status_t check_device(const mmsb__tensor_t *tensor) {
     switch (tensor->device_type) {
     case MMSB__TENSOR_CPU:
+    case MMSB__TENSOR_CUDA:
     case MMSB__TENSOR_CUDA_HOST:
     case MMSB__TENSOR_CUDA_MANAGED:
         return MMSB_OK;
-    case MMSB__TENSOR_CUDA:
-        if (!host)
-            return MMSB_OK;
-        return mmsb__fail(MMSB_E_UNSUPPORTED, "the tensor lies on CUDA device %d: memory of devices cannot be adopted yet",
-                          tensor->device_id);
     default:
         return mmsb__fail(MMSB_E_UNSUPPORTED,
                           "the tensor's device type is %d; known are 1 (host), 2 (CUDA), 3 (pinned), 13 "
@@ -313,7 +309,7 @@ static mmsb_status_t check_device(const mmsb__tensor_t *tensor, int host) {
     }
 }
 
-mmsb_status_t mmsb__tensor_info(const void *managed, int versioned, int host, mmsb_tensor_info_t *info) {
+mmsb_status_t mmsb__tensor_info(const void *managed, int versioned, mmsb_tensor_info_t *info) {
     const mmsb__tensor_versioned_t *new = managed;
     const mmsb__tensor_t *tensor = &((const mmsb__tensor_legacy_t *)managed)->tensor;
     uint64_t flags = 0, item, bytes, address;
@@ -325,7 +321,7 @@ mmsb_status_t mmsb__tensor_info(const void *managed, int versioned, int host, mm
         tensor = &new->tensor;
         flags = new->flags;
     }
-    mmsb_status_t status = check_device(tensor, host);
+    mmsb_status_t status = check_device(tensor);
     if (status == MMSB_OK)
         status = item_size(tensor->code, tensor->bits, tensor->lanes, &item);
     if (status == MMSB_OK)

@@ -50,8 +50,8 @@ typedef struct mmsb__tensor_versioned { /* DLManagedTensorVersioned */
 /* Exports whose deleter has not run. */
 uint64_t mmsb__tensors_alive(void);
 mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_t *options, void **tensor);
-/* The memory of a tensor, whose fields are checked; host: only what the host can access. */
-mmsb_status_t mmsb__tensor_info(const void *tensor, int versioned, int host, mmsb_tensor_info_t *info);
+/* The memory of a tensor, whose fields are checked. */
+mmsb_status_t mmsb__tensor_info(const void *tensor, int versioned, mmsb_tensor_info_t *info);
 /* Gives a tensor of another library back. */
 void mmsb__tensor_delete(void *tensor, int versioned);
 

@@ -87,6 +87,22 @@ func (s *Staging) toHost(staged *native.Staged) error {
 	return err
 }
 
+// throughAdopted writes the bytes of staged pages into memory of devices that was adopted, which can fail. The adopted pages are
+// locked, or have ended.
+func (s *Staging) throughAdopted(met []meeting) error {
+	for _, m := range met {
+		old := pageAt(s.context, native.Index(m.adopted))
+		if old.handle != m.adopted {
+			continue
+		}
+		staged := s.Page(m.staged.Index)
+		if err := old.WriteThrough(native.Bytes(staged.Record.Locator, m.staged.Size)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // intoAdopted puts the bytes of staged pages into adopted memory, which is theirs from now on. The adopted pages are locked,
 // or have ended.
 func (s *Staging) intoAdopted(met []meeting) {
@@ -95,7 +111,8 @@ func (s *Staging) intoAdopted(met []meeting) {
 		if old.handle != m.adopted {
 			continue
 		}
-		old.HandOver(&s.Page(m.staged.Index).Page)
-		m.staged.Low |= native.Adopted
+		staged := s.Page(m.staged.Index)
+		old.HandOver(&staged.Page)
+		m.staged.Low |= native.Adopted | staged.State&(native.Nonresident|native.LocationMask)
 	}
 }

@@ -232,6 +232,7 @@ type AdoptOptions struct {
 	ID            uint64
 	Location      int32
 	Device        int32
+	Stream        uintptr // of the driver's, for memory of a device: what it has queued comes before; 0 = none
 	ReadOnly      bool
 	Release, User uintptr
 }
@@ -255,38 +256,58 @@ func (c *Context) birthOver(address uintptr, size uint64, options *AdoptOptions)
 	if err := memory.CheckSize(size); err != nil {
 		return nil, err
 	}
-	if options.Location != abi.LocationCPU || options.Device != 0 {
-		if _, err := c.residency.Resolve(options.Location, options.Device); err != nil {
-			return nil, err
-		}
-		return nil, status.Errorf(status.InvalidArgument, "memory of location %d cannot be adopted", options.Location)
-	}
 	if uint64(address)+size < size {
 		return nil, status.Errorf(status.InvalidSize, "%d bytes at 0x%x reach past the end of all addresses", size, address)
 	}
-	index, err := c.memory.Adopt(address, size, native.ClassForeign)
+	frame, err := c.frameOver(address, size, options)
 	if err != nil {
 		return nil, err
 	}
 	id, release, user := options.ID, options.Release, options.User
 	b := &birth{
-		frame: residency.Frame{Index: index}, size: size, id: id, node: -1, low: native.Adopted,
-		kind: journal.Adopt, bytes: native.Memory(address, size),
+		frame: frame, size: size, id: id, node: -1, low: native.Adopted, kind: journal.Adopt,
 		prepare: func(p *Page) error {
 			p.Record.Epoch, p.Record.Version, p.Record.Exposed = 0, firstVersion(id), native.ExposedForGood
 			side, err := p.Side()
 			if err != nil {
 				return err
 			}
-			side.Release, side.User = release, user
+			c.residency.LendBy(frame, side, release, user)
 			return nil
 		},
+	}
+	if frame.Resident() {
+		b.bytes = native.Memory(address, size)
+	} else if _, journaled := native.RingOf(c.index); journaled {
+		b.bytes = make([]byte, size)
+		if err := c.residency.Read(frame, 0, b.bytes); err != nil {
+			c.residency.Give(frame)
+			return nil, err
+		}
 	}
 	if options.ReadOnly {
 		b.low |= native.ReadOnly
 	}
 	c.adopts.Store(true)
 	return b, nil
+}
+
+// frameOver is what a page over the caller's memory is made of.
+func (c *Context) frameOver(address uintptr, size uint64, options *AdoptOptions) (residency.Frame, error) {
+	if options.Location == abi.LocationCPU && options.Device == 0 {
+		index, err := c.memory.Adopt(address, size, native.ClassForeign)
+		return residency.Frame{Index: index}, err
+	}
+	to, err := c.residency.Resolve(options.Location, options.Device)
+	if err != nil {
+		return residency.Frame{}, err
+	}
+	if wanted := (residency.Placement{Location: abi.LocationGPU, Device: options.Device}); to != wanted {
+		return residency.Frame{}, status.Errorf(status.InvalidArgument,
+			"memory of location %d of device %d cannot be adopted as a page at location %d of device %d", options.Location,
+			options.Device, to.Location, to.Device)
+	}
+	return c.residency.TakeOver(to, address, size, options.Stream)
 }
 
 // AdoptMany makes a page over each of many pieces of memory, or over none; bad is the first that cannot be adopted. ids may be

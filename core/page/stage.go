@@ -115,6 +115,10 @@ func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (rele
 			return nil, err
 		}
 	}
+	if err := s.throughAdopted(met); err != nil {
+		old.unlock()
+		return nil, err
+	}
 	noteVersion(old.highest)
 	s.moveVersions(far)
 	s.intoAdopted(met)

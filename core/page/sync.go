@@ -244,6 +244,31 @@ func DropHostCopy(page uint64) error {
 	return Read(page, func(p *Page) error { return p.Page.DropHostCopy() })
 }
 
+// PinBlock pins a page on a device and says which block of whose devices its bytes are in, with the device's bytes the newest.
+// Errors: those of pins; Unsupported (the page is not on a device).
+func PinBlock(page uint64, write bool) (block uint64, of residency.Devices, err error) {
+	if code := native.Pin(page, write); code != 0 {
+		return 0, nil, lasterror.Load(code)
+	}
+	if err = Read(page, func(p *Page) (err error) {
+		of = p.Devices()
+		block, err = p.Block(true)
+		return err
+	}); err != nil {
+		native.Unpin(page, write)
+	}
+	return block, of, err
+}
+
+// BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (the page is not on a device).
+func BlockOf(page uint64) (block uint64, err error) {
+	err = Read(page, func(p *Page) (err error) {
+		block, err = p.Block(false)
+		return err
+	})
+	return block, err
+}
+
 // PinHostCopy pins a page in two places and gives out the address of the host's copy. Errors: InvalidState (it is in one place),
 // those of a pin.
 func PinHostCopy(page uint64, write bool) (address uintptr, err error) {

@@ -2,7 +2,6 @@ package page
 
 import (
 	"libmmsb/core/memory"
-	"libmmsb/core/region"
 	"libmmsb/native"
 )
 
@@ -17,7 +16,6 @@ func (c *Context) tearDown(index uint32, state uint64) {
 // dismantle is tearDown for a page without dependencies.
 func (c *Context) dismantle(index uint32, state uint64) {
 	record := native.RecordAt(index)
-	size := record.Size
 	noteVersion(record.Version)
 	c.leaving(index, state, true)
 	c.persistence.Moved(index)
@@ -32,14 +30,14 @@ func (c *Context) dismantle(index uint32, state uint64) {
 	if state&native.ExplicitID != 0 {
 		c.ids.end(side.ID, native.Handle(native.KindPage, native.Generation(state), index))
 	}
-	base := uintptr(0)
+	var giveBack func()
 	if state&native.Adopted != 0 {
-		base = region.Base(native.LocatorRegion(record.Locator))
+		giveBack = c.residency.Returning(index, &side, native.CallReleaseLocked)
 	}
 	c.residency.Forget(index, &side)
 	c.memory.FreeRecord(index, state)
-	if side.Release != 0 {
-		native.CallReleaseLocked(side.Release, side.User, base, size)
+	if giveBack != nil {
+		giveBack()
 	}
 }
 

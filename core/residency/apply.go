@@ -2,6 +2,7 @@ package residency
 
 import (
 	"libmmsb/core/delta"
+	"libmmsb/core/status"
 	"libmmsb/native"
 )
 
@@ -71,6 +72,18 @@ func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 	return b.address(), err
 }
 
+// Block is the block of the device that the locked page's bytes are in. use: the program is about to work on it, and the device's
+// bytes are the newest. Errors: Unsupported (the page is not on a device), those of the devices.
+func (p *Page) Block(use bool) (block uint64, err error) {
+	if !native.OnDevice(p.State) {
+		return 0, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, not on a device", p.handle(), p.Location())
+	}
+	if err = p.Present(); err == nil && use {
+		_, err = p.DeviceAddress(p.Index)
+	}
+	return p.backing().block, err
+}
+
 // DeviceRead reads the page's bytes from an offset on.
 func (r *Residency) DeviceRead(index uint32, offset uint64, to []byte) error {
 	record := native.RecordAt(index)
@@ -128,6 +141,9 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 		if err != nil {
 			return false, err
 		}
+		if err := r.await(b, true); err != nil {
+			return false, err
+		}
 		return r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change)
 	}
 	f, err := runsOf(change)
@@ -143,6 +159,9 @@ func (r *Residency) DeviceApply(index uint32, change *native.Delta) (done bool, 
 		return true, nil
 	}
 	b := backingOf(native.SideAt(native.RecordAt(index).Side))
+	if err := r.await(b, true); err != nil {
+		return false, err
+	}
 	if done, err = r.devices.Apply(b.device, b.address(), native.RecordAt(index).Size, change); done && err == nil {
 		both.noteDevice(f.Runs)
 	}
@@ -211,6 +230,9 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 			onDevice = append(onDevice, pairChange{index, both, f})
 		}
 		b, err := r.backing(index, both)
+		if err == nil {
+			err = r.await(b, true)
+		}
 		if err != nil {
 			return i, err
 		}

@@ -15,7 +15,7 @@ type Backing struct {
 // backingOf is the backing of a page; empty for one that is resident.
 func backingOf(side *native.Side) Backing {
 	b := Backing{at: side.BackingAt, length: side.BackingLength}
-	if b.length > 0 && side.Release == 0 {
+	if b.length > 0 {
 		b.block, b.device = uint64(side.User), side.Device
 	}
 	return b
@@ -24,10 +24,20 @@ func backingOf(side *native.Side) Backing {
 // note writes it into the page's side record.
 func (b Backing) note(side *native.Side) {
 	side.BackingAt, side.BackingLength = b.at, b.length
-	if side.Release == 0 { // else the memory is the caller's, and so is the word
+	if side.Release == 0 { // else the memory is the caller's on the host, and so is the word
 		side.User = uintptr(b.block)
 	}
 	side.Device = b.device
+}
+
+func (b Backing) memory() DeviceMemory { return DeviceMemory{b.device, b.address(), b.block} }
+
+// await returns when the program's uses of a page on a device are done, before it is read or written there.
+func (r *Residency) await(b Backing, write bool) error {
+	if !b.onDevice() {
+		return nil
+	}
+	return r.devices.Await(b.memory(), write)
 }
 
 func (b Backing) empty() bool      { return b.length == 0 }
@@ -49,13 +59,16 @@ func (r *Residency) giveBacking(b Backing) {
 	switch {
 	case b.empty():
 	case b.onDevice():
-		r.devices.Free(DeviceMemory{Device: b.device, Address: b.address(), Block: b.block})
+		r.devices.Free(b.memory())
 	default:
 		r.disk.give(b.at, b.length)
 	}
 }
 
 func (r *Residency) writeBacking(b Backing, offset uint64, bytes []byte) error {
+	if err := r.await(b, true); err != nil {
+		return err
+	}
 	if b.onDevice() {
 		return r.devices.Write(b.device, b.address()+uintptr(offset), bytes)
 	}
@@ -63,6 +76,9 @@ func (r *Residency) writeBacking(b Backing, offset uint64, bytes []byte) error {
 }
 
 func (r *Residency) readBacking(b Backing, offset uint64, to []byte) error {
+	if err := r.await(b, false); err != nil {
+		return err
+	}
 	if b.onDevice() {
 		return r.devices.Read(b.device, b.address()+uintptr(offset), to)
 	}

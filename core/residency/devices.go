@@ -18,6 +18,12 @@ type Devices interface {
 	// Allocate takes memory that only devices reach. Where it is not zeroed, anything may be there.
 	Allocate(device int32, bytes uint64, zeroed bool) (DeviceMemory, error)
 	Free(memory DeviceMemory)
+	// Adopt takes memory of a device that is the program's, and that Free leaves to it. What the driver's stream has queued by now
+	// comes before; 0 is no stream. Errors: InvalidArgument (it is not memory of the device).
+	Adopt(device int32, address uintptr, bytes uint64, stream uintptr) (DeviceMemory, error)
+	// Await returns when the device has done what the program's uses of the memory have queued: what writes it, and before it is
+	// written, what reads it. Nobody waits for uses that go on.
+	Await(memory DeviceMemory, write bool) error
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
 	FreeHost(location, device int32, address uintptr)

@@ -56,6 +56,31 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
 }
 
+// TakeOver takes a frame over memory of a device that is the program's. What a stream of the driver's has queued by now comes
+// before; 0 is no stream. Errors: InvalidArgument, those of the devices.
+func (r *Residency) TakeOver(to Placement, address uintptr, size uint64, stream uintptr) (Frame, error) {
+	memory, err := r.devices.Adopt(to.Device, address, size, stream)
+	if err != nil {
+		return Frame{}, err
+	}
+	backing := Backing{at: uint64(memory.Address), length: size, block: memory.Block, device: memory.Device}
+	index, err := r.memory.TakeBare()
+	if err != nil {
+		r.giveBacking(backing)
+		return Frame{}, err
+	}
+	return Frame{index, backing, to.bits()}, nil
+}
+
+// Read reads the bytes of a frame from an offset on.
+func (r *Residency) Read(f Frame, offset uint64, to []byte) error {
+	if !f.Resident() {
+		return r.readBacking(f.Backing, offset, to)
+	}
+	copy(to, native.Bytes(native.RecordAt(f.Index).Locator+offset, uint64(len(to))))
+	return nil
+}
+
 // ExpectWaiting makes space for so many pages that wait.
 func (r *Residency) ExpectWaiting(pages uint64) { r.waiting.expect(pages) }
 
@@ -73,6 +98,9 @@ func (r *Residency) TakeWaiting(to Placement, source *Source) (Frame, error) {
 // Give gives back a frame that did not become a page.
 func (r *Residency) Give(f Frame) {
 	r.waiting.take(f.Index).Done()
+	if f.Backing.onDevice() {
+		r.callers.take(f.Index)
+	}
 	r.giveBacking(f.Backing)
 	r.memory.Give(f.Index)
 }

@@ -101,6 +101,9 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 	if from := p.backing(); p.Record.Locator == 0 && !from.empty() {
 		switch {
 		case from.onDevice() && to.Backing.onDevice():
+			if err := p.await(from, false); err != nil {
+				return err
+			}
 			return p.devices.Copy(to.Backing.device, to.Backing.address(), from.device, from.address(), count)
 		case to.Resident():
 			return InSteps(count, p.Asked, func(begin, end uint64) error {
@@ -254,32 +257,6 @@ func (p *Page) read(source *Source, to Frame, size uint64) error {
 		return err
 	}
 	return p.writeBacking(to.Backing, 0, bytes)
-}
-
-// ReleaseAdopted is the call that gives adopted memory back to the caller, which the page then no longer does; nil where there is
-// none.
-func (p *Page) ReleaseAdopted() (release func()) {
-	if p.State&native.Adopted == 0 {
-		return nil
-	}
-	side := native.SideAt(p.Record.Side)
-	if function, user := side.Release, side.User; function != 0 {
-		base, size := region.Base(native.LocatorRegion(p.Record.Locator)), p.Record.Size
-		release = func() { native.CallRelease(function, user, base, size) }
-	}
-	side.Release, side.User = 0, 0
-	return release
-}
-
-// HandOver gives adopted memory to a staged page of the same size in host memory, with that page's bytes in it, and takes the
-// memory of the staged page. It cannot fail.
-func (p *Page) HandOver(staged *Page) {
-	copy(p.Bytes(), native.Bytes(staged.Record.Locator, p.Record.Size))
-	from, to := native.SideAt(p.Record.Side), native.SideAt(staged.Record.Side)
-	to.Release, to.User, to.NUMANode = from.Release, from.User, -1
-	from.Release, from.User = 0, 0
-	p.State &^= native.Adopted
-	p.Swap(staged.Index)
 }
 
 // Forget ends what is known of where the bytes of a page were, which has a side record or had it: it waits no longer, and its

@@ -2,6 +2,7 @@ package residency
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"libmmsb/core/alloc"
@@ -36,8 +37,10 @@ type pair struct {
 	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
 	before  uint32 // region; 0 = no call does
 	version uint64
-	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device.
-	prepared, passing bool
+	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device. exact: beside
+	// others who write there, so that only the bytes of these runs may go.
+	prepared, passing, exact bool
+	runs                     []delta.Run
 	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common
 	// when it could begin to write there.
 	readPins, writePins uint16
@@ -126,7 +129,7 @@ func (r *Residency) bring(index uint32, p *pair, first, end uint64) error {
 	p.newer(p.device, first, end, record.Size, func(offset, length uint64) {
 		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
 	})
-	if err := r.carry(b.device, false, slices.Clone(list)); err != nil {
+	if err := r.carry(b, false, slices.Clone(list)); err != nil {
 		return err
 	}
 	if p.reference != 0 {
@@ -148,15 +151,26 @@ func (r *Residency) flush(index uint32, p *pair) error {
 	p.newer(p.host, 0, end, record.Size, func(offset, length uint64) {
 		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
 	})
-	if err := r.carry(b.device, true, list); err != nil {
+	if err := r.carry(b, true, list); err != nil {
 		return err
 	}
 	p.host = p.host[:0]
 	return nil
 }
 
-// carry is the devices', counted.
-func (r *Residency) carry(device int32, toDevice bool, list []Transfer) error {
+// carry is carryTo between the host and the memory of one page.
+func (r *Residency) carry(b Backing, toDevice bool, list []Transfer) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if err := r.await(b, toDevice); err != nil {
+		return err
+	}
+	return r.carryTo(b.device, toDevice, list)
+}
+
+// carryTo is the devices', counted.
+func (r *Residency) carryTo(device int32, toDevice bool, list []Transfer) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -187,7 +201,7 @@ func (r *Residency) readPair(index uint32, p *pair, offset uint64, to []byte) er
 		from, until := max(begin, offset), min(begin+count, offset+length)
 		list = append(list, Transfer{b.address() + uintptr(from), to[from-offset : until-offset]})
 	})
-	return r.carry(b.device, false, list)
+	return r.carry(b, false, list)
 }
 
 // mustBeOnDevice says whether changes are made on the device whatever they change: all of it counts as newer there. While the
@@ -247,12 +261,16 @@ func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err erro
 		return false, err
 	}
 	record := native.RecordAt(index)
-	if record.Locator != 0 || record.Pinned() || record.Exposed != 0 {
+	if record.Locator != 0 {
 		return false, nil
 	}
 	both, err := r.pairOf(index)
 	if err != nil {
 		return false, err
+	}
+	raw := record.Pinned() || record.Exposed == exposedForGood
+	if both != nil && raw {
+		return false, nil
 	}
 	if both == nil {
 		frame, err := r.memory.TakePage(record.Size, -1, false)
@@ -261,7 +279,7 @@ func (r *Residency) prepare(index uint32, runs []delta.Run) (done bool, err erro
 		}
 		both = newPair(frame, record.Size)
 		both.device.Add(both.all(record.Size))
-		both.passing = true
+		both.passing, both.exact = true, raw
 		r.pairs.put(index, both)
 	}
 	if err := r.bringFor(index, both, runs); err != nil {
@@ -278,7 +296,7 @@ func (r *Residency) changed(index uint32, p *pair) {
 		return
 	}
 	p.passing = false
-	if err := r.flush(index, p); err != nil {
+	if err := r.land(index, p); err != nil {
 		log.Logf(log.Warning, "page 0x%016x keeps a copy on the host: device %d does not take what has changed: %v",
 			handleOf(index), backingOf(native.SideAt(native.RecordAt(index).Side)).device, err)
 		return
@@ -286,9 +304,32 @@ func (r *Residency) changed(index uint32, p *pair) {
 	r.dropPair(index)
 }
 
+// land brings a change to the device: where others write there, its bytes and no other ones.
+func (r *Residency) land(index uint32, p *pair) error {
+	if !p.exact {
+		return r.flush(index, p)
+	}
+	record := native.RecordAt(index)
+	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
+	slices.SortFunc(p.runs, func(a, b delta.Run) int { return cmp.Compare(a.Offset, b.Offset) })
+	var list []Transfer
+	end := uint64(0) // of what is in the list
+	for _, run := range p.runs {
+		if from := max(run.Offset, end); from < run.Offset+run.Length {
+			end = run.Offset + run.Length
+			list = append(list, Transfer{b.address() + uintptr(from), copied[from:end]})
+		}
+	}
+	p.exact, p.runs = false, nil
+	return r.carry(b, true, list)
+}
+
 // change makes a change of runs in the host's copy, for which what it covers in part was brought.
 func (p *pair) change(size uint64, runs []delta.Run, payload []byte) {
 	to := p.bytes(size)
+	if p.exact {
+		p.runs = append(p.runs, runs...)
+	}
 	for _, run := range runs {
 		payload = payload[copy(to[run.Offset:][:run.Length], payload):]
 		first, end := p.granules(run.Offset, run.Length)

@@ -56,7 +56,7 @@ func (r *Residency) reconcile(index uint32, p *pair, wins Direction) error {
 	}
 	defer region.Unmap(number)
 	there, here, common := native.Bytes(native.Locator(number, 0), size), p.bytes(size), p.common(size)
-	if err := r.devices.Read(b.device, b.address(), there); err != nil {
+	if err := r.readBacking(b, 0, there); err != nil {
 		return err
 	}
 	var toDevice, toHost, clash alloc.Set

@@ -42,7 +42,7 @@ func (r *Residency) makeResident(index uint32) error {
 	}
 	copied := native.Bytes(native.Locator(number, 0), size)
 	of := hostCopy{version: record.Version}
-	if err = r.devices.Read(b.device, b.address(), copied); err == nil && (record.WritePins > 0 || record.Exposed != 0) {
+	if err = r.readBacking(b, 0, copied); err == nil && (record.WritePins > 0 || record.Exposed != 0) {
 		if of.before, err = r.memory.Map(size); err == nil {
 			copy(native.Bytes(native.Locator(of.before, 0), size), copied)
 		}
@@ -90,10 +90,10 @@ func (r *Residency) writeBack(index uint32, b Backing) error {
 	}
 	bytes := native.Bytes(record.Locator, record.Size)
 	if of.before == 0 {
-		return r.devices.Write(b.device, b.address(), bytes)
+		return r.writeBacking(b, 0, bytes)
 	}
 	for _, run := range delta.FromPages(native.Bytes(native.Locator(of.before, 0), record.Size), bytes).Runs {
-		if err := r.devices.Write(b.device, b.address()+uintptr(run.Offset), bytes[run.Offset:][:run.Length]); err != nil {
+		if err := r.writeBacking(b, run.Offset, bytes[run.Offset:][:run.Length]); err != nil {
 			return err
 		}
 	}

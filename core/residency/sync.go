@@ -103,11 +103,16 @@ func syncOneWay(pages []*Page, toDevice bool, wins Direction, errs []error) {
 			if t.Residency != first.Residency || t.backing.device != first.backing.device {
 				break
 			}
-			list = t.plan(toDevice, list)
+			if errs[t.number] = t.await(t.backing, toDevice); errs[t.number] == nil {
+				list = t.plan(toDevice, list)
+			}
 			count++
 		}
-		err := first.carry(first.backing.device, toDevice, list)
+		err := first.carryTo(first.backing.device, toDevice, list)
 		for _, t := range travels[:count] {
+			if errs[t.number] != nil {
+				continue
+			}
 			if errs[t.number] = err; err == nil {
 				t.arrived(toDevice)
 			}

@@ -92,6 +92,9 @@
     X(CU_MEM_ATTACH_GLOBAL, 1) \
     X(CU_MEM_LOCATION_TYPE_DEVICE, 1) \
     X(CU_MEM_LOCATION_TYPE_HOST, 2) \
+    X(CU_MEMORYTYPE_DEVICE, 2) \
+    X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9) \
+    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
     X(CU_STREAM_NON_BLOCKING, 1)
 
 /* Functions that the loader finds by name in the library itself. */
@@ -152,6 +155,7 @@
     X(cuEventRecord, 2000, (CUevent, CUstream)) \
     X(cuEventQuery, 2000, (CUevent)) \
     X(cuEventSynchronize, 2000, (CUevent)) \
+    X(cuPointerGetAttribute, 4000, (void *, CUpointer_attribute, CUdeviceptr)) \
     X(cuMemcpyAsync, 4000, (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
     X(cuMemsetD8Async, 3020, (CUdeviceptr, unsigned char, size_t, CUstream)) \
     X(cuModuleLoadDataEx, 2010, (CUmodule *, const void *, unsigned int, CUjit_option *, void **)) \
@@ -170,7 +174,7 @@
 
 #ifndef CUDA_VERSION
 typedef int CUresult, CUdevice, CUdevice_attribute, CUdriverProcAddressQueryResult, CUjit_option, CUmemPool_attribute;
-typedef int CUmemAllocationGranularity_flags, CUmem_advise;
+typedef int CUmemAllocationGranularity_flags, CUmem_advise, CUpointer_attribute;
 typedef uint64_t cuuint64_t;
 typedef unsigned long long CUdeviceptr, CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;

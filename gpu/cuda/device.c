@@ -389,6 +389,22 @@ mmsb__cuda_outcome_t mmsb__cuda_advise(mmsb__cuda_device_t *device, uintptr_t ad
     CALL(cuMemAdvise, address, bytes, (CUmem_advise)advice, place_of(ordinal));
 }
 
+mmsb__cuda_outcome_t mmsb__cuda_holder(mmsb__cuda_device_t *device, uintptr_t address, int *ordinal) {
+    mmsb__cuda_outcome_t outcome = enter(device);
+    if (outcome.code != CUDA_SUCCESS)
+        return outcome;
+    unsigned int type = 0;
+    *ordinal = -1;
+    if (TRY(device->cuda, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) &&
+        type == CU_MEMORYTYPE_DEVICE)
+        (void)TRY(device->cuda, cuPointerGetAttribute, ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    if (outcome.code == CUDA_ERROR_INVALID_VALUE) { /* nothing that the driver knows is there */
+        *ordinal = -1;
+        outcome = succeeded();
+    }
+    return leave(device, outcome);
+}
+
 mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,
                                             size_t log_bytes) {
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

@@ -191,6 +191,19 @@ func (d *device) Prefetch(stream driver.Stream, address driver.Address, bytes ui
 	return nil
 }
 
+// Holds says whether an address is one of the device's memory.
+func (d *device) Holds(address driver.Address) (bool, error) {
+	if err := d.alive(); err != nil {
+		return false, err
+	}
+	var ordinal C.int
+	outcome := C.mmsb__cuda_holder(d.c, C.uintptr_t(address), &ordinal)
+	if outcome.code != C.CUDA_SUCCESS {
+		return false, d.failed(outcome, "cannot look at address %#x", address)
+	}
+	return int(ordinal) == d.info.Ordinal, nil
+}
+
 // Advise tells of the use of managed memory.
 func (d *device) Advise(address driver.Address, bytes uint64, advice driver.Advice) error {
 	if err := d.alive(); err != nil {

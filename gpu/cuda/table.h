@@ -114,6 +114,8 @@ mmsb__cuda_outcome_t mmsb__cuda_fill(mmsb__cuda_device_t *device, uintptr_t stre
 /* ordinal is a device's, or less than 0: the host. Only with managed_hints. */
 mmsb__cuda_outcome_t mmsb__cuda_prefetch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t address, size_t bytes,
                                          int ordinal);
+/* *ordinal = the device whose memory is at an address, or -1. */
+mmsb__cuda_outcome_t mmsb__cuda_holder(mmsb__cuda_device_t *device, uintptr_t address, int *ordinal);
 mmsb__cuda_outcome_t mmsb__cuda_advise(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, int advice, int ordinal);
 /* log gets what the compiler of PTX says. */
 mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,

@@ -129,6 +129,10 @@ type Device interface {
 	// that was mapped for peers. Copies always do.
 	CanReach(ordinal int) bool
 
+	// Holds says whether an address is one of this device's memory, which the driver has given to anybody in the process. Managed
+	// memory may count as one device's.
+	Holds(address Address) (bool, error)
+
 	// Allocate takes memory that is there when the call returns, aligned to 256 bytes at least. Bytes is not 0. May block, as may
 	// Free.
 	Allocate(kind Memory, bytes uint64) (Address, error)

@@ -229,7 +229,7 @@ func (c *context) run(ordinal int32, work func(d *device, l *lane) error) error 
 // Allocate is residency.Devices'.
 func (c *context) Allocate(ordinal int32, bytes uint64, zeroed bool) (memory residency.DeviceMemory, err error) {
 	err = c.run(ordinal, func(d *device, l *lane) error {
-		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
+		handle, address, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag(), Owned: true})
 		if err != nil {
 			return err
 		}
@@ -247,9 +247,56 @@ func (c *context) Allocate(ordinal int32, bytes uint64, zeroed bool) (memory res
 
 // Free is residency.Devices'.
 func (c *context) Free(memory residency.DeviceMemory) {
-	if _, err := gpu.Free(memory.Block, nil); err != nil {
+	if err := gpu.FreeOwned(memory.Block); err != nil {
 		log.Logf(log.Warning, "cannot free the block of a page on device %d: %v", memory.Device, err)
 	}
+}
+
+// Adopt is residency.Devices'. Memory in a live block, of the program's or of a page, is used as that block.
+func (c *context) Adopt(ordinal int32, address uintptr, bytes uint64, stream uintptr) (residency.DeviceMemory, error) {
+	d, err := c.device(ordinal)
+	if err != nil {
+		return residency.DeviceMemory{}, err
+	}
+	first, last := driver.Address(address), driver.Address(address)+driver.Address(bytes-1)
+	for _, end := range []driver.Address{first, last} {
+		holds, err := d.runtime.Device().Holds(end)
+		if err != nil {
+			return residency.DeviceMemory{}, c.met(ordinal, d, err)
+		}
+		if !holds {
+			return residency.DeviceMemory{}, status.Errorf(status.InvalidArgument,
+				"%d bytes at 0x%x are not memory of device %d: address 0x%x is not", bytes, address, ordinal, uint64(end))
+		}
+	}
+	if of, found := d.runtime.Around(first, bytes); found {
+		if err := gpu.Share(of.Handle); err == nil { // else it has ended meanwhile
+			if stream != 0 {
+				err = d.runtime.Drain(stream)
+			}
+			if err != nil {
+				_ = gpu.FreeOwned(of.Handle)
+			}
+			return residency.DeviceMemory{Device: ordinal, Address: address, Block: of.Handle}, c.met(ordinal, d, err)
+		}
+	}
+	block, err := d.runtime.Wrap(first, bytes, tag(), stream)
+	return residency.DeviceMemory{Device: ordinal, Address: address, Block: block}, c.met(ordinal, d, err)
+}
+
+// Await is residency.Devices'.
+func (c *context) Await(memory residency.DeviceMemory, write bool) error {
+	access := gpu.Read
+	if write {
+		access = gpu.ReadWrite
+	}
+	err := gpu.Await(memory.Block, access)
+	if status.CodeOf(err) == status.DeviceLost {
+		if d, found := c.device(memory.Device); found == nil {
+			return c.met(memory.Device, d, err)
+		}
+	}
+	return err
 }
 
 // AllocateHost is residency.Devices'.
@@ -395,7 +442,10 @@ func (c *context) Trim() {
 }
 
 // End is residency.Devices'.
-func (c *context) End() { c.set.End() }
+func (c *context) End() {
+	gpu.EndUsesOf(residency.Devices(c))
+	c.set.End()
+}
 
 // Close is residency.Devices'.
 func (c *context) Close() {

@@ -47,7 +47,7 @@ func BenchmarkUse(b *testing.B) {
 	require.NoError(b, err)
 	b.ResetTimer()
 	for range b.N {
-		use, _, err := BeginUse(w.streams[0], Use{handle, ReadWrite})
+		use, _, err := BeginUse(w.streams[0], Use{Block: handle, Access: ReadWrite})
 		if err == nil {
 			err = EndUse(use)
 		}

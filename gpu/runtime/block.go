@@ -29,6 +29,9 @@ type block struct {
 	stream *Stream // on which it was allocated, and is freed unless the caller names another
 	freeOn *Stream // while Ending
 
+	owners  uint32 // the last one's FreeOwned ends it, and the program cannot; 0 = it is the program's: owned.go
+	wrapped bool   // its memory is not the runtime's
+
 	// The order of its uses. The last write comes first with the allocation, which is one.
 	write point
 	reads []point // behind the last write, the last one of each stream
@@ -266,23 +269,34 @@ func (b *block) handle(generation uint32) uint64 {
 func (b *block) current() uint64 { return b.handle(b.generation()) }
 
 // begin makes the record that of a live block.
-func (b *block) begin(memory Memory, stream *Stream) {
+func (b *block) begin(memory Memory, stream *Stream, owned bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
+	b.start(memory, stream, owned)
+	b.write = stream.next() // whoever uses it on another stream waits for the allocation
+	if !owned {
+		b.record.Stream, b.record.Units = stream.class(memory)
+	}
+	b.letGo()
+}
+
+// start makes the record that of a block which is Held, and which C never frees. The mutex is held.
+func (b *block) start(memory Memory, stream *Stream, owned bool) {
 	if invariant.Enabled {
 		invariant.Assert(b.what() == blocks.Free && len(b.open) == 0 && b.generation() < lastGeneration,
 			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
 			b.generation())
 	}
-	b.own, b.freer, b.stream = memory.Own, 0, stream
-	b.write = stream.next() // whoever uses it on another stream waits for the allocation
-	b.reads = b.reads[:0]
+	b.own, b.freer, b.stream, b.owners = memory.Own, 0, stream, 0
+	if owned {
+		b.owners = 1
+	}
+	b.write, b.reads = point{}, b.reads[:0]
 	r := b.record
 	r.Address, r.Bytes, r.Tag = uint64(memory.Address), memory.Bytes, uint32(memory.Tag)
-	r.Stream, r.Units = stream.class(memory)
+	r.Stream, r.Units = nil, 0
 	r.Own = memory.Own[0]
 	r.State.Store(blocks.State(b.generation()+1, blocks.Held))
-	b.letGo()
 }
 
 // BlockInfo is what is known of a block.
@@ -294,6 +308,7 @@ type BlockInfo struct {
 	Tag     Tag
 	Uses    uint32 // begun, not ended
 	Asleep  bool   // its tag sleeps
+	Wrapped bool   // its memory is not the runtime's
 }
 
 // info is what is known of the block that lives in the slot. The mutex is held; C may go on meanwhile.
@@ -310,7 +325,7 @@ func (b *block) info() (i BlockInfo, live bool) {
 			continue // C has freed it, and the fields may be those of the next one
 		}
 		i = BlockInfo{Handle: b.handle(generation), Address: memory.Address, Bytes: memory.Bytes, Stream: b.stream,
-			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b)}
+			Tag: memory.Tag, Asleep: b.stream.runtime.pool.asleep(b), Wrapped: b.wrapped}
 		for _, open := range b.open {
 			i.Uses += open.reads + open.writes
 		}
@@ -456,6 +471,15 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 	if err != nil {
 		return false, err
 	}
+	if b.owners > 0 {
+		defer b.mutex.Unlock()
+		return false, status.Errorf(status.InvalidState, "block 0x%016x is a page's: it ends with the page", handle)
+	}
+	return b.free(on, thread)
+}
+
+// free is FreeFrom of a locked block, which it unlocks.
+func (b *block) free(on *Stream, thread int32) (deferred bool, err error) {
 	r := b.stream.runtime
 	if err := r.enter(); err != nil {
 		b.mutex.Unlock()
@@ -488,6 +512,9 @@ func FreeFrom(handle uint64, on *Stream, thread int32) (deferred bool, err error
 
 // countFree notes that a block's bytes are pending.
 func (b *block) countFree() {
+	if b.wrapped {
+		return
+	}
 	r := b.stream.runtime
 	freed := r.bytes.freed.Add(b.record.Bytes)
 	if invariant.Enabled {
@@ -522,7 +549,7 @@ func (b *block) queueFree(s *Stream) (queued int, err error) {
 	if err == nil {
 		err = b.waitForReads(s)
 	}
-	if err == nil {
+	if err == nil && !b.wrapped {
 		err = r.noteLost(r.layer.Free(b.memory(), s))
 	}
 	if err != nil && !r.lost.Load() { // with the device its memory is gone, too

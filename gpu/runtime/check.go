@@ -19,7 +19,7 @@ func (r *Runtime) Check() error {
 		what := b.what()
 		b.know() // C may have cut it meanwhile, for another runtime
 		switch {
-		case what == blocks.Free || b.stream.runtime != r:
+		case what == blocks.Free || b.stream.runtime != r || b.wrapped:
 		case what == blocks.Live || what == blocks.Held:
 			live, count = live+b.record.Bytes, count+1
 		default:

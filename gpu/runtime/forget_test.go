@@ -27,7 +27,7 @@ func TestAnEndedRuntimeIsForgotten(t *testing.T) {
 			require.NoError(t, w.use(i%3, handle, address, 256, Write))
 			require.NoError(t, w.use((i+1)%3, handle, address, 256, Read))
 			require.NoError(t, w.use((i+2)%3, handle, address, 256, Read))
-			use, _, err := BeginUse(w.streams[i%3], Use{handle, Read})
+			use, _, err := BeginUse(w.streams[i%3], Use{Block: handle, Access: Read})
 			require.NoError(t, err)
 			if i%2 == 0 {
 				deferred, err := freeBlock(handle, w.streams[(i+1)%3])
@@ -39,7 +39,7 @@ func TestAnEndedRuntimeIsForgotten(t *testing.T) {
 			}
 			recorded, err := RecordUse(w.streams[0], false)
 			require.NoError(t, err)
-			require.Error(t, AddUse(use, handle, Read)) // kept in the record of the use
+			require.Error(t, AddUse(use, Use{Block: handle, Access: Read})) // kept in the record of the use
 			require.NoError(t, AbortUse(recorded))
 		}
 		leaks, err := w.runtime.Close()

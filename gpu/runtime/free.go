@@ -182,9 +182,7 @@ func (s *Stream) reap() bool {
 			queued := s.queued.Load()
 			invariant.Assert(number <= queued, "stream %d has come past point %d, %d are queued", s.index, number, queued)
 		}
-		if s.completed.Load() < number {
-			s.completed.Store(number)
-		}
+		s.passed(number)
 		done = q.pop(number, done[:0])
 		for i := range done {
 			done[i].block.released(s)
@@ -215,7 +213,7 @@ func (s *Stream) reapEvent(first, last uint64) (*recordedEvent, error) {
 // released ends a block whose free the device has come past.
 func (b *block) released(on *Stream) {
 	b.mutex.Lock()
-	memory, r := b.memory(), b.stream.runtime
+	memory, r, wrapped := b.memory(), b.stream.runtime, b.wrapped
 	if invariant.Enabled {
 		invariant.Assert(b.what() == blocks.Queued && len(b.open) == 0,
 			"block 0x%016x is released in state %d, with open uses on %d streams", b.current(), b.what(), len(b.open))
@@ -227,6 +225,9 @@ func (b *block) released(on *Stream) {
 	b.mutex.Unlock()
 	if again {
 		on.frees.giveSlot(index)
+	}
+	if wrapped {
+		return
 	}
 	r.layer.Released(memory)
 	released := r.bytes.released.Add(memory.Bytes)
@@ -242,7 +243,7 @@ func (b *block) forget() {
 	clear(b.reads[:cap(b.reads)])
 	clear(b.open[:cap(b.open)])
 	b.write, b.reads, b.open = point{}, b.reads[:0], b.open[:0]
-	b.stream, b.freeOn = nil, nil
+	b.stream, b.freeOn, b.owners, b.wrapped = nil, nil, 0, false
 }
 
 // usable is the stream, or one of the runtime's own where it was let go.

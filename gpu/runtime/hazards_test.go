@@ -94,7 +94,7 @@ func (l *lane) next(w *world, stream int, handle uint64, address driver.Address,
 	defer func() { l.step++ }()
 	switch l.step % 3 {
 	case 0:
-		use, _, err := BeginUse(w.streams[stream], Use{handle, access})
+		use, _, err := BeginUse(w.streams[stream], Use{Block: handle, Access: access})
 		switch code := status.CodeOf(err); {
 		case code == status.Busy || code == status.StaleHandle && freed:
 			l.skipped = true
@@ -285,7 +285,7 @@ func randomProgram(w *world, random *rand.Rand, steps int) error {
 			o := open{stream: random.IntN(len(w.streams))}
 			for range 1 + random.IntN(2) {
 				b := blocks[random.IntN(len(blocks))]
-				o.uses, o.at = append(o.uses, Use{b.handle, Access(1 + random.IntN(3))}), append(o.at, b)
+				o.uses, o.at = append(o.uses, Use{Block: b.handle, Access: Access(1 + random.IntN(3))}), append(o.at, b)
 			}
 			var err error
 			if o.use, _, err = BeginUse(w.streams[o.stream], o.uses...); status.CodeOf(err) == status.Busy {

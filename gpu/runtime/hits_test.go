@@ -92,7 +92,7 @@ func TestOnlyWhatNobodyElseUsesIsFreedWithoutGo(t *testing.T) {
 	w := pooledWith(t, 2)
 	handle, address, err := w.allocate(0, 4096)
 	require.NoError(t, err)
-	use, _, err := BeginUse(w.streams[0], Use{handle, Write})
+	use, _, err := BeginUse(w.streams[0], Use{Block: handle, Access: Write})
 	require.NoError(t, err)
 	require.False(t, blocks.Cache(handle), "a use is open")
 	require.NoError(t, EndUse(use))
@@ -418,7 +418,7 @@ func TestHandlesThatAreNone(t *testing.T) {
 		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
 		_, err = Free(forged, nil)
 		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
-		_, _, err = BeginUse(w.streams[0], Use{forged, Read})
+		_, _, err = BeginUse(w.streams[0], Use{Block: forged, Access: Read})
 		require.Contains(t, []status.Code{status.InvalidHandle, status.StaleHandle}, status.CodeOf(err))
 	}
 }
@@ -571,7 +571,7 @@ func TestHitsFromManyThreads(t *testing.T) {
 				case len(live) > 0:
 					at := random.IntN(len(live))
 					if random.UintN(8) == 0 {
-						if use, _, err := BeginUse(w.streams[on], Use{live[at], ReadWrite}); assert.NoError(t, err) {
+						if use, _, err := BeginUse(w.streams[on], Use{Block: live[at], Access: ReadWrite}); assert.NoError(t, err) {
 							assert.NoError(t, EndUse(use))
 						}
 					}

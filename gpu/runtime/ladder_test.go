@@ -84,7 +84,7 @@ func TestNothingIsMissingWhileABlockFits(t *testing.T) {
 				require.NoError(t, w.use(stream, handle, address, 9*mib, Write))
 				handles = append(handles, handle)
 			}
-			use, _, err := BeginUse(w.streams[0], Use{handles[0], Read})
+			use, _, err := BeginUse(w.streams[0], Use{Block: handles[0], Access: Read})
 			require.NoError(t, err)
 			for _, handle := range handles {
 				free(t, handle)

@@ -16,6 +16,7 @@ type Request struct {
 	Tag         Tag
 	Reservation *Reservation // whose bytes it takes; nil = none
 	Thread      int32        // the system's thread that asks, for the log; 0 = this one
+	Owned       bool         // the block has an owner, who frees it by FreeOwned; nobody else can
 }
 
 // Memory is what a layer gave.
@@ -102,7 +103,7 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 	}
 	r.bytes.allocated.Add(bytes)
 	r.counts.allocations.Add(1)
-	b.begin(memory, stream)
+	b.begin(memory, stream, request.Owned)
 	return handle, memory.Address, nil
 }
 

@@ -93,7 +93,7 @@ func TestAnAbortedUseIsWaitedFor(t *testing.T) {
 	w := newWorld(t, sim.Options{Scheduler: sim.Stepped}, 2)
 	block, address, err := w.allocate(0, 512)
 	require.NoError(t, err)
-	use, _, err := BeginUse(w.streams[0], Use{block, Write})
+	use, _, err := BeginUse(w.streams[0], Use{Block: block, Access: Write})
 	require.NoError(t, err)
 	require.NoError(t, w.work(0, address, 512, Write))
 	require.NoError(t, AbortUse(use))
@@ -132,7 +132,7 @@ func TestMemoryIsUsedAgainBehindWorkThatIsStillQueued(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, same, "else this test shows nothing")
 	require.NotEqual(t, first, second, "one address, two blocks")
-	_, _, err = BeginUse(w.streams[1], Use{first, Write})
+	_, _, err = BeginUse(w.streams[1], Use{Block: first, Access: Write})
 	requireCode(t, status.StaleHandle, err)
 	_, err = freeBlock(first, nil)
 	requireCode(t, status.StaleHandle, err)
@@ -170,7 +170,7 @@ func TestOneStreamTakesItsMemoryAgain(t *testing.T) {
 		block, address, err := w.allocate(0, 512)
 		require.NoError(t, err)
 		addresses[address] = true
-		use, _, err := BeginUse(stream, Use{block, ReadWrite})
+		use, _, err := BeginUse(stream, Use{Block: block, Access: ReadWrite})
 		require.NoError(t, err)
 		require.NoError(t, w.device.Fill(stream.native, address, byte(round), 512))
 		result := driver.Copy{To: pinned + driver.Address(round), From: address + 511, Bytes: 1}

@@ -56,14 +56,14 @@ func TestWhatIsNoBlock(t *testing.T) {
 		abi.KindBlock<<60 | 1<<28 | indexMask, w.handles[0]} {
 		_, err := freeBlock(bad, nil)
 		requireCode(t, status.InvalidHandle, err)
-		_, _, err = BeginUse(w.streams[0], Use{bad, Read})
+		_, _, err = BeginUse(w.streams[0], Use{Block: bad, Access: Read})
 		requireCode(t, status.InvalidHandle, err)
 	}
 	_, _, err = w.allocate(0, 0)
 	requireCode(t, status.InvalidSize, err)
-	_, _, err = BeginUse(w.streams[0], Use{handle, 0})
+	_, _, err = BeginUse(w.streams[0], Use{Block: handle, Access: 0})
 	requireCode(t, status.InvalidArgument, err)
-	_, _, err = BeginUse(w.streams[0], Use{handle, 4})
+	_, _, err = BeginUse(w.streams[0], Use{Block: handle, Access: 4})
 	requireCode(t, status.InvalidArgument, err)
 	for _, bad := range []uint64{0, handle, abi.KindUse << 60, abi.KindUse<<60 | 9<<28 | 1<<20} {
 		requireCode(t, status.InvalidHandle, EndUse(bad))
@@ -124,7 +124,7 @@ func TestAStreamOfTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	block, address, err := w.runtime.Allocate(Request{Bytes: 512, Stream: s})
 	require.NoError(t, err)
-	use, _, err := BeginUse(s, Use{block, Write})
+	use, _, err := BeginUse(s, Use{Block: block, Access: Write})
 	require.NoError(t, err)
 	require.NoError(t, w.device.Fill(s.Native(), address, 1, 512))
 	require.NoError(t, EndUse(use))
@@ -152,7 +152,7 @@ func TestTwoRuntimesDoNotMix(t *testing.T) {
 	other := newWorld(t, sim.Options{}, 1)
 	block, _, err := one.allocate(0, 512)
 	require.NoError(t, err)
-	_, _, err = BeginUse(other.streams[0], Use{block, Read})
+	_, _, err = BeginUse(other.streams[0], Use{Block: block, Access: Read})
 	requireCode(t, status.InvalidArgument, err)
 	_, err = freeBlock(block, other.streams[0])
 	requireCode(t, status.InvalidArgument, err)
@@ -166,16 +166,16 @@ func TestAFreeWaitsForOpenUses(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 2)
 	block, address, err := w.allocate(0, 512)
 	require.NoError(t, err)
-	first, _, err := BeginUse(w.streams[0], Use{block, Read})
+	first, _, err := BeginUse(w.streams[0], Use{Block: block, Access: Read})
 	require.NoError(t, err)
-	second, _, err := BeginUse(w.streams[1], Use{block, Read})
+	second, _, err := BeginUse(w.streams[1], Use{Block: block, Access: Read})
 	require.NoError(t, err)
 	deferred, err := freeBlock(block, nil)
 	require.NoError(t, err)
 	require.True(t, deferred)
 	_, err = freeBlock(block, nil)
 	requireCode(t, status.StaleHandle, err)
-	_, _, err = BeginUse(w.streams[0], Use{block, Read})
+	_, _, err = BeginUse(w.streams[0], Use{Block: block, Access: Read})
 	requireCode(t, status.StaleHandle, err)
 	require.NoError(t, w.work(0, address, 512, Read))
 	require.NoError(t, EndUse(first))
@@ -207,13 +207,13 @@ func TestConflictingUsesAreBusy(t *testing.T) {
 		{ReadWrite, Read, false, status.Busy}, {Read, ReadWrite, false, status.Busy}, {Write, Read, true, status.OK}, {Write,
 			Write, true, status.OK},
 	} {
-		use, _, err := BeginUse(w.streams[0], Use{block, c.open})
+		use, _, err := BeginUse(w.streams[0], Use{Block: block, Access: c.open})
 		require.NoError(t, err)
 		stream := w.streams[1]
 		if c.same {
 			stream = w.streams[0]
 		}
-		second, bad, err := BeginUse(stream, Use{other, ReadWrite}, Use{block, c.second})
+		second, bad, err := BeginUse(stream, Use{Block: other, Access: ReadWrite}, Use{Block: block, Access: c.second})
 		requireCode(t, c.want, err)
 		if err == nil {
 			require.NoError(t, EndUse(second))
@@ -240,13 +240,13 @@ func TestRecordings(t *testing.T) {
 
 	use, err := RecordUse(s, false)
 	require.NoError(t, err)
-	require.NoError(t, AddUse(use, block, Read))
-	require.NoError(t, AddUse(use, block, Write)) // both
+	require.NoError(t, AddUse(use, Use{Block: block, Access: Read}))
+	require.NoError(t, AddUse(use, Use{Block: block, Access: Write})) // both
 	requireCode(t, status.InvalidState, EndUse(use))
 	require.NoError(t, BeginRecorded(use))
 	requireCode(t, status.InvalidState, BeginRecorded(use))
-	requireCode(t, status.InvalidState, AddUse(use, block, Read))
-	_, _, err = BeginUse(w.streams[0], Use{block, Read})
+	requireCode(t, status.InvalidState, AddUse(use, Use{Block: block, Access: Read}))
+	_, _, err = BeginUse(w.streams[0], Use{Block: block, Access: Read})
 	requireCode(t, status.Busy, err)
 	require.NoError(t, w.work(1, address, 512, ReadWrite))
 	require.NoError(t, EndUse(use))
@@ -254,19 +254,19 @@ func TestRecordings(t *testing.T) {
 
 	strict, err := RecordUse(s, false)
 	require.NoError(t, err)
-	require.NoError(t, AddUse(strict, 0, Read))
+	require.NoError(t, AddUse(strict, Use{Block: 0, Access: Read}))
 	requireCode(t, status.InvalidArgument, BeginRecorded(strict))
 	require.NoError(t, AbortUse(strict))
 	permissive, err := RecordUse(s, true)
 	require.NoError(t, err)
-	require.NoError(t, AddUse(permissive, 0, Read))
+	require.NoError(t, AddUse(permissive, Use{Block: 0, Access: Read}))
 	require.NoError(t, BeginRecorded(permissive))
 	require.NoError(t, EndUse(permissive))
 
 	late, err := RecordUse(s, false)
 	require.NoError(t, err)
-	require.NoError(t, AddUse(late, block, Write))
-	open, _, err := BeginUse(w.streams[0], Use{block, Read})
+	require.NoError(t, AddUse(late, Use{Block: block, Access: Write}))
+	open, _, err := BeginUse(w.streams[0], Use{Block: block, Access: Read})
 	require.NoError(t, err)
 	requireCode(t, status.Busy, BeginRecorded(late)) // and it can be tried again
 	require.NoError(t, EndUse(open))
@@ -432,7 +432,7 @@ func TestWhatWasLeftIsReported(t *testing.T) {
 	require.NoError(t, err)
 	block, _, err := w.runtime.Allocate(Request{Bytes: 100, Stream: w.streams[0], Tag: tag})
 	require.NoError(t, err)
-	use, _, err := BeginUse(w.streams[0], Use{block, Read})
+	use, _, err := BeginUse(w.streams[0], Use{Block: block, Access: Read})
 	require.NoError(t, err)
 	leaks, err := w.runtime.Close()
 	require.NoError(t, err)

@@ -163,7 +163,7 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 // quiet waits until nothing uses the blocks of partitions that rest.
 func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 	allBlocks.all(func(b *block) {
-		used := len(b.open) > 0 && b.stream.runtime == r
+		used := len(b.open) > 0 && b.stream.runtime == r && !b.wrapped
 		if used && slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
 			err = status.Errorf(status.Busy, "block 0x%016x (%v) is in use on stream %d: %d reads and %d writes have not ended",
 				b.current(), Tag(b.record.Tag), b.open[0].stream.index, b.open[0].reads, b.open[0].writes)
@@ -278,7 +278,7 @@ func (p *Pool) settle(partitions []int, asleep bool) {
 
 // usable says whether a block of the pool may be used. Errors: Busy, InvalidState (it sleeps).
 func (p *Pool) usable(b *block) error {
-	if p == nil || p.resting.Load() == 0 {
+	if p == nil || p.resting.Load() == 0 || b.wrapped {
 		return nil
 	}
 	if err := p.books.Usable(p.partitionAt(driver.Address(b.record.Address))); err != nil {

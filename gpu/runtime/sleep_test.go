@@ -108,7 +108,7 @@ func (s *sleeper) make(stream int, bytes uint64, tag Tag, value byte) error {
 
 func (s *sleeper) fill(stream, at int, value byte) error {
 	b := &s.live[at]
-	use, _, err := BeginUse(s.streams[stream], Use{b.handle, Write})
+	use, _, err := BeginUse(s.streams[stream], Use{Block: b.handle, Access: Write})
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *sleeper) verify(at int) {
 	b := s.live[at]
 	for from := uint64(0); from < b.bytes; from += mib {
 		some := min(mib, b.bytes-from)
-		use, _, err := BeginUse(s.streams[0], Use{b.handle, Read})
+		use, _, err := BeginUse(s.streams[0], Use{Block: b.handle, Access: Read})
 		require.NoError(s.t, err)
 		require.NoError(s.t, s.counting.Device.Copy(s.streams[0].native,
 			driver.Copy{To: s.seen, From: b.address + driver.Address(from), Bytes: some}))
@@ -256,7 +256,7 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	missing := forever(t, SleepFile)
 	missing.Folder += "/missing"
 	requireCode(t, status.NotFound, s.runtime.Sleep([]Tag{weights}, missing))
-	use, _, err := BeginUse(s.streams[0], Use{s.live[0].handle, Read})
+	use, _, err := BeginUse(s.streams[0], Use{Block: s.live[0].handle, Access: Read})
 	require.NoError(t, err)
 	drop := forever(t, SleepDrop)
 	err = s.runtime.Sleep([]Tag{weights}, drop)
@@ -267,7 +267,7 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	require.NoError(t, s.runtime.Partition(weights), "it keeps its segments")
 	require.NoError(t, s.runtime.Sleep([]Tag{weights}, drop))
 	requireCode(t, status.InvalidState, s.runtime.Sleep([]Tag{weights}, drop))
-	_, _, err = BeginUse(s.streams[0], Use{s.live[0].handle, Read})
+	_, _, err = BeginUse(s.streams[0], Use{Block: s.live[0].handle, Access: Read})
 	requireCode(t, status.InvalidState, err)
 	require.ErrorContains(t, err, "tag weights sleeps")
 	requireCode(t, status.InvalidState, s.make(0, 1, weights, 1))

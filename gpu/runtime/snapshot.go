@@ -59,6 +59,7 @@ func (r *Runtime) records(all []heldBlock) []heldBlock {
 		what := b.what()
 		b.know() // C may have cut it meanwhile
 		switch {
+		case b.wrapped:
 		case live && info.Stream.runtime == r && !info.Asleep:
 			add(Memory{Address: info.Address, Bytes: info.Bytes, Tag: info.Tag}, info.Stream, picture.Live)
 		case !live && (what == blocks.Ending || what == blocks.Cached) && b.stream.runtime == r:

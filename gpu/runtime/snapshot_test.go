@@ -85,7 +85,7 @@ func TestAPictureAgreesWithTheCounters(t *testing.T) {
 				default:
 					for handle, info := range live {
 						if random.IntN(4) == 0 { // the free waits for it
-							use, _, err := BeginUse(info.Stream, Use{handle, Read})
+							use, _, err := BeginUse(info.Stream, Use{Block: handle, Access: Read})
 							require.NoError(t, err)
 							uses = append(uses, use)
 						}

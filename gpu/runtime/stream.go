@@ -270,6 +270,13 @@ func (s *Stream) Runtime() *Runtime { return s.runtime }
 // Index is the stream's number in its runtime, for logs.
 func (s *Stream) Index() uint32 { return s.index }
 
+// passed notes that the device has come past a point.
+func (s *Stream) passed(number uint64) {
+	for was := s.completed.Load(); was < number && !s.completed.CompareAndSwap(was, number); {
+		was = s.completed.Load()
+	}
+}
+
 // next is a point behind everything queued so far.
 func (s *Stream) next() point { return point{s, s.queued.Add(1)} }
 

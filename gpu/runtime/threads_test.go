@@ -216,7 +216,7 @@ func TestAFreeMeetsUses(t *testing.T) {
 	for range 300 {
 		block, address, err := w.allocate(0, 512)
 		require.NoError(t, err)
-		ending, _, err := BeginUse(w.streams[1], Use{block, Read})
+		ending, _, err := BeginUse(w.streams[1], Use{Block: block, Access: Read})
 		require.NoError(t, err)
 		require.NoError(t, w.work(1, address, 512, Read))
 		var beginErr error

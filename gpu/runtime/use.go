@@ -3,6 +3,8 @@
 package runtime
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"libmmsb/core/abi"
@@ -13,6 +15,9 @@ import (
 type Use struct {
 	Block  uint64
 	Access Access
+	Ended  func() // is called once, when the use has ended or did not begin; nil = nothing
+	Failed error  // why it cannot be used, where that is known
+	Of     any    // who ends the use before its runtime does, by EndUsesOf; nil = nobody
 }
 
 // useRecord is work on a stream that is being queued: what it touches stays, and in order, until it is ended. A use that is only
@@ -25,6 +30,8 @@ type useRecord struct {
 	permissive bool
 	stream     *Stream
 	uses       []begun
+	ended      []func()
+	of         []any // as in Use
 	failed     error // what Record could not take
 }
 
@@ -74,6 +81,9 @@ func (t *useTable) take(s *Stream, state uint8) (*useRecord, uint64, error) {
 func (t *useTable) give(u *useRecord) {
 	u.mutex.Lock()
 	u.stream, u.failed, u.uses = nil, nil, u.uses[:0]
+	clear(u.ended)
+	clear(u.of)
+	u.ended, u.of = u.ended[:0], u.of[:0]
 	again := u.generation < lastGeneration
 	u.mutex.Unlock()
 	if !again {
@@ -113,6 +123,13 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 // InvalidHandle, StaleHandle, InvalidArgument (another runtime's stream, an access of no kind), Busy (a conflicting use of
 // another stream is open), Device, DeviceLost.
 func BeginUse(s *Stream, uses ...Use) (handle uint64, bad int, err error) {
+	defer func() {
+		for i := range uses {
+			if err != nil && uses[i].Ended != nil {
+				uses[i].Ended()
+			}
+		}
+	}()
 	if err := s.runtime.enter(); err != nil {
 		return 0, 0, err
 	}
@@ -125,9 +142,10 @@ func BeginUse(s *Stream, uses ...Use) (handle uint64, bad int, err error) {
 	for _, use := range uses {
 		u.uses = append(u.uses, begun{handle: use.Block, access: use.Access})
 	}
-	bad, err = u.begin()
-	if err != nil {
+	if bad, err = u.begin(); err != nil {
 		u.state = useFree
+	} else {
+		u.whenEnded(uses...)
 	}
 	u.mutex.Unlock()
 	if err != nil {
@@ -153,6 +171,18 @@ func (u *useRecord) begin() (bad int, err error) {
 	}
 	u.stream.runtime.counts.uses.Add(1)
 	return 0, nil
+}
+
+// whenEnded notes what is called at the end.
+func (u *useRecord) whenEnded(uses ...Use) {
+	for i := range uses {
+		if uses[i].Ended != nil {
+			u.ended = append(u.ended, uses[i].Ended)
+		}
+		if uses[i].Of != nil {
+			u.of = append(u.of, uses[i].Of)
+		}
+	}
 }
 
 func (u *useRecord) beginOne(use *begun) error {
@@ -210,6 +240,9 @@ func (u *useRecord) end(abort bool) {
 	if abort {
 		u.stream.runtime.counts.aborts.Add(1)
 	}
+	for _, ended := range u.ended { // behind the points: who looks then finds them
+		ended()
+	}
 	u.state = useFree
 }
 
@@ -234,10 +267,17 @@ func (t *useTable) all() []*useRecord {
 
 // endUses ends what is open in a runtime that closes, and returns how many uses that were.
 func endUses(r *Runtime) int {
+	return endAll(func(u *useRecord) bool { return u.stream.runtime == r })
+}
+
+// EndUsesOf ends what is open of one who ends, as AbortUse does.
+func EndUsesOf(one any) { endAll(func(u *useRecord) bool { return slices.Contains(u.of, one) }) }
+
+func endAll(is func(u *useRecord) bool) int {
 	ended := 0
 	for _, u := range openUseTable.all() {
 		u.mutex.Lock()
-		mine := u.state != useFree && u.stream.runtime == r
+		mine := u.state != useFree && is(u)
 		if mine {
 			u.end(true)
 			ended++
@@ -268,7 +308,14 @@ func RecordUse(s *Stream, permissive bool) (uint64, error) {
 // AddUse adds a block to a recording; block 0 is memory that is not ours. Of one block reads and writes add up. What cannot be
 // taken is reported by BeginRecorded, so that a row of calls needs no check after each. Errors: InvalidHandle, StaleHandle (of
 // the use), InvalidState (begun before: what is added now would not be in order).
-func AddUse(handle, block uint64, access Access) error {
+func AddUse(handle uint64, use Use) (err error) {
+	block, access := use.Block, use.Access
+	added := false
+	defer func() {
+		if !added && use.Ended != nil {
+			use.Ended()
+		}
+	}()
 	u, err := openUseTable.locked(handle)
 	if err != nil {
 		return err
@@ -278,12 +325,18 @@ func AddUse(handle, block uint64, access Access) error {
 		u.failed = status.Errorf(status.InvalidState, "block 0x%016x was added to use 0x%016x after it had begun", block, handle)
 		return u.failed
 	}
+	if use.Failed != nil {
+		u.failed = cmp.Or(u.failed, use.Failed)
+		return nil
+	}
 	if block == 0 {
 		if !u.permissive && u.failed == nil {
 			u.failed = status.Errorf(status.InvalidArgument, "memory that is not a block was added to a strict recording")
 		}
 		return nil
 	}
+	added = true
+	u.whenEnded(use)
 	for i := range u.uses {
 		if u.uses[i].handle == block {
 			u.uses[i].access |= access

@@ -43,5 +43,12 @@ func (s *Stream) Synchronize() error {
 	if err := s.free("its end cannot be waited for"); err != nil {
 		return err
 	}
-	return s.work(func() error { return s.runtime.device.SynchronizeStream(s.native) })
+	return s.work(func() error {
+		number := s.queued.Load()
+		err := s.runtime.device.SynchronizeStream(s.native)
+		if err == nil {
+			s.passed(number)
+		}
+		return err
+	})
 }

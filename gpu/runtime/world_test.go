@@ -137,7 +137,7 @@ func (w *world) work(stream int, address driver.Address, bytes uint64, access Ac
 
 // use begins a use, queues its work, and ends it.
 func (w *world) use(stream int, handle uint64, address driver.Address, bytes uint64, access Access) error {
-	use, _, err := BeginUse(w.streams[stream], Use{handle, access})
+	use, _, err := BeginUse(w.streams[stream], Use{Block: handle, Access: access})
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,19 @@ func (d *device) arenaOf(kind driver.Memory) (*arena, error) {
 	return nil, status.Errorf(status.InvalidArgument, "memory kind %d does not exist", kind)
 }
 
+// Holds says whether an address is one of the device's memory.
+func (d *device) Holds(address driver.Address) (bool, error) {
+	if err := d.enter(MemoryInfo); err != nil {
+		return false, err
+	}
+	defer d.leave()
+	a := d.arena
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	b := a.find(address)
+	return b != nil && b.state == live && uint64(address-b.address) < b.bytes, nil
+}
+
 // Allocate takes memory that is there when the call returns.
 func (d *device) Allocate(kind driver.Memory, bytes uint64) (driver.Address, error) {
 	if err := d.enter(Allocate); err != nil {

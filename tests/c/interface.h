@@ -109,7 +109,8 @@ FIELD_IS(mmsb_adopt_options_t, read_only, 12, 4);
 FIELD_IS(mmsb_adopt_options_t, id, 16, 8);
 FIELD_IS(mmsb_adopt_options_t, release, 24, 8);
 FIELD_IS(mmsb_adopt_options_t, user, 32, 8);
-FIELD_IS(mmsb_adopt_options_t, reserved, 40, 32);
+FIELD_IS(mmsb_adopt_options_t, stream, 40, 8);
+FIELD_IS(mmsb_adopt_options_t, reserved, 48, 24);
 
 SIZE_IS(mmsb_page_info_t, 120);
 FIELD_IS(mmsb_page_info_t, struct_size, 0, 4);
@@ -898,6 +899,7 @@ static const char *const interface_calls[] = {
     "mmsb_runtime_create",
     "mmsb_runtime_destroy",
     "mmsb_runtime_stats",
+    "mmsb_runtime_device",
     "mmsb_runtime_reap",
     "mmsb_runtime_trim",
     "mmsb_runtime_log_write",
@@ -911,6 +913,7 @@ static const char *const interface_calls[] = {
     "mmsb_stream_wrap",
     "mmsb_stream_destroy",
     "mmsb_stream_native",
+    "mmsb_stream_device",
     "mmsb_stream_wait",
     "mmsb_stream_copy",
     "mmsb_stream_fill",
@@ -919,6 +922,8 @@ static const char *const interface_calls[] = {
     "mmsb_block_allocate",
     "mmsb_block_free",
     "mmsb_block_info",
+    "mmsb_block_at",
+    "mmsb_page_block",
     "mmsb_pool_partition",
     "mmsb_pool_sleep",
     "mmsb_pool_wake",

@@ -345,7 +345,8 @@ struct mmsb_adopt_options_t
     id::UInt64
     release::Ptr{Cvoid}
     user::Ptr{Cvoid}
-    reserved::NTuple{4,UInt64}
+    stream::Ptr{Cvoid}
+    reserved::NTuple{3,UInt64}
 end
 
 struct mmsb_page_info_t
@@ -1548,6 +1549,8 @@ mmsb_runtime_destroy(runtime) = @ccall libmmsb.mmsb_runtime_destroy(runtime::mms
 mmsb_runtime_stats_init(stats) = @ccall libmmsb.mmsb_runtime_stats_init(stats::Ptr{mmsb_runtime_stats_t})::Cvoid
 mmsb_runtime_stats(runtime, stats) =
     @ccall libmmsb.mmsb_runtime_stats(runtime::mmsb_runtime_t, stats::Ptr{mmsb_runtime_stats_t})::mmsb_status_t
+mmsb_runtime_device(runtime, device) =
+    @ccall libmmsb.mmsb_runtime_device(runtime::mmsb_runtime_t, device::Ptr{Int32})::mmsb_status_t
 mmsb_runtime_reap(runtime) = @ccall libmmsb.mmsb_runtime_reap(runtime::mmsb_runtime_t)::mmsb_status_t
 mmsb_runtime_trim(runtime, keep) =
     @ccall libmmsb.mmsb_runtime_trim(runtime::mmsb_runtime_t, keep::UInt64)::mmsb_status_t
@@ -1581,6 +1584,8 @@ mmsb_stream_wrap(runtime, native, stream) =
 mmsb_stream_destroy(stream) = @ccall libmmsb.mmsb_stream_destroy(stream::mmsb_stream_t)::mmsb_status_t
 mmsb_stream_native(stream, native) =
     @ccall libmmsb.mmsb_stream_native(stream::mmsb_stream_t, native::Ptr{Ptr{Cvoid}})::mmsb_status_t
+mmsb_stream_device(stream, device) =
+    @ccall libmmsb.mmsb_stream_device(stream::mmsb_stream_t, device::Ptr{Int32})::mmsb_status_t
 mmsb_stream_wait(stream, timeout_ns) =
     @ccall libmmsb.mmsb_stream_wait(stream::mmsb_stream_t, timeout_ns::UInt64)::mmsb_status_t
 mmsb_stream_copy(stream, to, from, bytes) =
@@ -1605,6 +1610,12 @@ mmsb_block_free(block, stream, deferred) =
 mmsb_block_info_init(info) = @ccall libmmsb.mmsb_block_info_init(info::Ptr{mmsb_block_info_t})::Cvoid
 mmsb_block_info(block, info) =
     @ccall libmmsb.mmsb_block_info(block::mmsb_block_t, info::Ptr{mmsb_block_info_t})::mmsb_status_t
+mmsb_block_at(runtime, address, block, offset) =
+    @ccall libmmsb.mmsb_block_at(
+        runtime::mmsb_runtime_t, address::Ptr{Cvoid}, block::Ptr{mmsb_block_t}, offset::Ptr{UInt64}
+    )::mmsb_status_t
+mmsb_page_block(page, block) =
+    @ccall libmmsb.mmsb_page_block(page::mmsb_page_t, block::Ptr{mmsb_block_t})::mmsb_status_t
 mmsb_pool_partition(runtime, tag) =
     @ccall libmmsb.mmsb_pool_partition(runtime::mmsb_runtime_t, tag::mmsb_tag_t)::mmsb_status_t
 mmsb_sleep_options_init(options) = @ccall libmmsb.mmsb_sleep_options_init(options::Ptr{mmsb_sleep_options_t})::Cvoid

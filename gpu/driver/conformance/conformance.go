@@ -97,6 +97,7 @@ var behaviours = []behaviour{
 	{name: "launches in order", run: launchesInOrder},
 	{name: "refuses bad launches", run: refusesLaunches},
 	{name: "ends modules", run: endsModules},
+	{name: "knows its memory", run: knowsItsMemory},
 	{name: "synchronizes a device", run: synchronizesDevice},
 	{name: "copies between devices", run: copiesBetweenDevices, devices: 2},
 	{name: "events order devices", run: ordersDevices, devices: 2},
@@ -140,6 +141,7 @@ func RunLost(t *testing.T, open func(t *testing.T) (d driver.Driver, lose func()
 		"SynchronizeEvent":  func() error { return s.device.SynchronizeEvent(event) },
 		"Wait":              func() error { return s.device.Wait(stream, event) },
 		"MemoryInfo":        func() error { _, _, err := s.device.MemoryInfo(); return err },
+		"Holds":             func() error { _, err := s.device.Holds(memory); return err },
 		"DestroyEvent":      func() error { return s.device.DestroyEvent(event) },
 		"DestroyStream":     func() error { return s.device.DestroyStream(stream) },
 	} {
@@ -765,6 +767,39 @@ func copiesEverywhere(s *subject) {
 			s.NoError(s.device.Copy(s.stream, driver.Copy{To: target.address, From: source.address, Bytes: size}))
 			s.Equal(content, s.get(s.device, s.stream, target.address, size), "%s to %s", source.name, target.name)
 		}
+	}
+}
+
+// An address is the device's from its allocation to its end, and that of host memory never.
+func knowsItsMemory(s *subject) {
+	holds := func(address driver.Address) bool {
+		holds, err := s.device.Holds(address)
+		s.NoError(err)
+		return holds
+	}
+	const size = 4096
+	memory := s.memory(s.device, driver.Plain, size)
+	s.True(holds(memory))
+	s.True(holds(memory + size - 1))
+	if s.info.OrderedMemory {
+		ordered, err := s.device.AllocateOrdered(s.stream, size)
+		s.NoError(err)
+		s.True(holds(ordered))
+		s.NoError(s.device.FreeOrdered(s.stream, ordered))
+	}
+	for _, elsewhere := range []driver.Address{0, 8, s.memory(s.device, driver.Pinned, size), s.host(size)} {
+		s.False(holds(elsewhere), "%#x", elsewhere)
+	}
+	if s.info.VirtualMemory {
+		reserved, err := s.device.Reserve(s.info.Granularity)
+		s.NoError(err)
+		physical, err := s.device.CreatePhysical(s.info.Granularity)
+		s.NoError(err)
+		s.NoError(s.device.Map(reserved, physical, false))
+		s.True(holds(reserved + 100))
+		s.NoError(s.device.Unmap(reserved))
+		s.NoError(s.device.DestroyPhysical(physical))
+		s.NoError(s.device.Release(reserved, s.info.Granularity))
 	}
 }
 

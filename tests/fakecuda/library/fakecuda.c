@@ -1361,6 +1361,23 @@ EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUmemLocat
     return end(flags == 0 && is_managed(address, bytes, location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
+EXPORT CUresult cuPointerGetAttribute(void *to, CUpointer_attribute attribute, CUdeviceptr address) {
+    BEGIN_IN_CONTEXT(cuPointerGetAttribute);
+    (void)context;
+    size_t place = place_of(address);
+    const struct block *block = place < block_count && blocks[place].address <= address ? &blocks[place] : NULL;
+    bool device = block != NULL && (block->kind == PLAIN || block->kind == ORDERED || block->kind == MAPPED);
+    if (block == NULL || (device && !block->accessible) || block->state == CACHED)
+        return end(CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        *(unsigned int *)to = device ? CU_MEMORYTYPE_DEVICE : 1;
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)to = block->ordinal;
+    else
+        die("pointer attribute", (const void *)(uintptr_t)attribute);
+    return end(CUDA_SUCCESS);
+}
+
 EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
     BEGIN_IN_CONTEXT(cuMemAdvise);
     (void)context;

@@ -485,7 +485,8 @@ class AdoptOptions(ctypes.Structure):
         ("id", c_uint64),
         ("release", ReleaseFunction),
         ("user", c_void_p),
-        ("reserved", c_uint64 * 4),
+        ("stream", c_void_p),
+        ("reserved", c_uint64 * 3),
     )
 
 
@@ -1441,6 +1442,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_runtime_destroy": (c_int32, (c_uint64,)),
     "mmsb_runtime_stats_init": (None, (POINTER(RuntimeStats),)),
     "mmsb_runtime_stats": (c_int32, (c_uint64, POINTER(RuntimeStats))),
+    "mmsb_runtime_device": (c_int32, (c_uint64, POINTER(c_int32))),
     "mmsb_runtime_reap": (c_int32, (c_uint64,)),
     "mmsb_runtime_trim": (c_int32, (c_uint64, c_uint64)),
     "mmsb_runtime_log_write": (c_int32, (c_uint64, c_int32)),
@@ -1454,6 +1456,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_stream_wrap": (c_int32, (c_uint64, c_void_p, POINTER(c_uint64))),
     "mmsb_stream_destroy": (c_int32, (c_uint64,)),
     "mmsb_stream_native": (c_int32, (c_uint64, POINTER(c_void_p))),
+    "mmsb_stream_device": (c_int32, (c_uint64, POINTER(c_int32))),
     "mmsb_stream_wait": (c_int32, (c_uint64, c_uint64)),
     "mmsb_stream_copy": (c_int32, (c_uint64, c_void_p, c_void_p, c_uint64)),
     "mmsb_stream_fill": (c_int32, (c_uint64, c_void_p, c_uint8, c_uint64)),
@@ -1463,6 +1466,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_block_free": (c_int32, (c_uint64, c_uint64, POINTER(c_int32))),
     "mmsb_block_info_init": (None, (POINTER(BlockInfo),)),
     "mmsb_block_info": (c_int32, (c_uint64, POINTER(BlockInfo))),
+    "mmsb_block_at": (c_int32, (c_uint64, c_void_p, POINTER(c_uint64), POINTER(c_uint64))),
+    "mmsb_page_block": (c_int32, (c_uint64, POINTER(c_uint64))),
     "mmsb_pool_partition": (c_int32, (c_uint64, c_uint32)),
     "mmsb_sleep_options_init": (None, (POINTER(SleepOptions),)),
     "mmsb_pool_sleep": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(SleepOptions))),

@@ -1,0 +1,168 @@
+// Blocks with an owner: those of pages. Their memory is the runtime's, or somebody else's that a page was adopted over. The program
+// can use them, but not free them.
+
+package runtime
+
+import (
+	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
+	"libmmsb/gpu/driver"
+)
+
+// Wrap makes a block, which has an owner, of memory that is not the runtime's and that nothing frees. What a stream of others has
+// queued by now comes before all uses of the block; 0 is no stream. Nothing counts such blocks. Errors: those of Foreign, Limit.
+func (r *Runtime) Wrap(address driver.Address, bytes uint64, tag Tag, native uintptr) (handle uint64, err error) {
+	if err := r.enter(); err != nil {
+		return 0, err
+	}
+	defer r.leave()
+	own, err := r.streams.ownStream()
+	if err != nil {
+		return 0, err
+	}
+	var before point
+	if native != 0 {
+		s, err := r.standIn(native)
+		if err != nil {
+			return 0, err
+		}
+		before = s.next()
+		s.cover()
+	}
+	b, handle, err := allBlocks.take(own)
+	if err != nil {
+		return 0, err
+	}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.start(Memory{Address: address, Bytes: bytes, Tag: tag}, own, true)
+	b.wrapped, b.write = true, before
+	return handle, nil
+}
+
+// Drain blocks until a stream of others has done what it has queued.
+func (r *Runtime) Drain(native uintptr) error {
+	s, err := r.standIn(native)
+	if err == nil {
+		err = s.Synchronize()
+	}
+	return err
+}
+
+// FreeOwned is Free for the owner of a block. A block that has none stays: it is the program's.
+func FreeOwned(handle uint64) error {
+	b, err := allBlocks.locked(handle)
+	if err != nil {
+		return err
+	}
+	if b.owners != 1 {
+		b.owners = max(b.owners, 1) - 1
+		b.used()
+		b.mutex.Unlock()
+		return nil
+	}
+	_, err = b.free(nil, 0)
+	return err
+}
+
+// Share makes one more owner of a block that has some; the program's stays the program's. Errors: InvalidHandle, StaleHandle.
+func Share(handle uint64) error {
+	b, err := allBlocks.locked(handle)
+	if err != nil {
+		return err
+	}
+	defer b.mutex.Unlock()
+	if b.owners > 0 {
+		b.owners++
+	}
+	b.used()
+	return nil
+}
+
+// Await blocks until the device has done what ended uses of a block have queued: what writes it, and for one who will write, what
+// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps), Device, DeviceLost.
+func Await(handle uint64, access Access) error {
+	b, err := allBlocks.locked(handle)
+	if err != nil {
+		return err
+	}
+	r := b.stream.runtime
+	if err = r.enter(); err != nil {
+		b.mutex.Unlock()
+		return err
+	}
+	defer r.leave()
+	if err = r.pool.usable(b); err != nil {
+		b.used()
+		b.mutex.Unlock()
+		return err
+	}
+	var few [4]point
+	points := append(few[:0], b.write)
+	if access&Write != 0 {
+		points = append(points, b.reads...)
+	}
+	b.used()
+	b.mutex.Unlock()
+	for _, p := range points {
+		if err := p.await(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await blocks until the device has come past a point.
+func (p point) await() error {
+	s := p.stream
+	if p.number == 0 || s.completed.Load() >= p.number {
+		return nil
+	}
+	r := s.runtime
+	m, err := s.covering(p.number)
+	if err != nil {
+		return err
+	}
+	defer r.letGo(m)
+	if err := r.noteLost(r.device.SynchronizeEvent(m.event)); err != nil {
+		return err
+	}
+	s.passed(m.number)
+	return nil
+}
+
+// At is the live block of the runtime that has an address. It looks at every block there is. Errors: NotFound.
+func (r *Runtime) At(address driver.Address) (BlockInfo, error) {
+	info, found := at(address, func(info BlockInfo) bool { return info.Stream.runtime == r })
+	if !found {
+		return info, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d", uint64(address),
+			r.device.Info().Ordinal)
+	}
+	return info, nil
+}
+
+// Around is the live block of the runtime's device, of any of its runtimes, that has all of a range.
+func (r *Runtime) Around(address driver.Address, bytes uint64) (info BlockInfo, found bool) {
+	return at(address, func(info BlockInfo) bool {
+		return info.Stream.runtime.device == r.device && bytes <= info.Bytes-uint64(address-info.Address)
+	})
+}
+
+func at(address driver.Address, is func(info BlockInfo) bool) (info BlockInfo, found bool) {
+	t := &allBlocks
+	t.mutex.Lock()
+	made := t.made
+	t.mutex.Unlock()
+	for index := uint32(1); index <= made; index++ {
+		b := t.at(index)
+		generation, what := blocks.Parts(b.record.State.Load())
+		if what != blocks.Live && what != blocks.Held || uint64(address)-b.record.Address >= b.record.Bytes {
+			continue
+		}
+		info, err := FindBlock(b.handle(generation)) // C may have changed it meanwhile
+		if err == nil && uint64(address-info.Address) < info.Bytes && is(info) {
+			return info, true
+		}
+	}
+	return BlockInfo{}, false
+}
