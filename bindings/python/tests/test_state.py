@@ -571,6 +571,7 @@ def test_a_forged_file_that_says_the_truth_is_read(tmp_path: Path) -> None:
     ("changes", "text"),
     [
         ({"shape": "2,4"}, "32 bytes, and its page has 24"),
+        ({"shape": "2,2", "strides": "8,4"}, "16 bytes, and its page has 24"),
         ({"shape": "2,-3"}, "not decimal numbers"),
         ({"shape": "2,3,"}, "not decimal numbers"),
         ({"shape": "2;3"}, "not decimal numbers"),
