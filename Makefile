@@ -120,6 +120,12 @@ $(STAMPS)/venv-jax: tools/requirements/jax.txt $(STAMPS)/tools
 	@build/venv-jax/bin/python $(PIP) -r tools/requirements/jax.txt
 	@touch $@
 
+# PyTorch's wheel wants NVIDIA's libraries, 4 GB with them, though nothing is run on a GPU; Triton and others it does without.
+$(STAMPS)/venv-torch: tools/requirements/torch.txt $(STAMPS)/tools
+	@python3 -m venv build/venv-torch
+	@build/venv-torch/bin/python $(PIP) --no-deps -r tools/requirements/torch.txt
+	@touch $@
+
 # NVIDIA's headers, which nothing but tests reads.
 CUDA_HEADERS := build/cuda-headers/nvidia/cu13/include
 $(STAMPS)/cuda-headers: tools/requirements/cuda-headers.txt $(STAMPS)/venv
@@ -277,11 +283,11 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
+test-mutants: lib $(STAMPS)/venv-test ## half of the bugs planted in copies of the source (the commit says which): each must be caught
 	@python3 tests/mutations/run.py --half
 
 .PHONY: mutants
-mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
+mutants: lib $(STAMPS)/venv-test ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
@@ -462,6 +468,10 @@ test-peers: lib $(FAKECUDA) $(STAMPS)/venv-peers ## cuda.core and Numba with mem
 .PHONY: test-jax
 test-jax: lib $(STAMPS)/venv-jax ## JAX's arrays as pages, and pages as JAX's arrays, on the host
 	@PYTHONPATH=bindings/python/src build/venv-jax/bin/python -m pytest -q -p no:cacheprovider tests/arrays
+
+.PHONY: test-torch
+test-torch: lib build/mmsb $(STAMPS)/venv-torch ## PyTorch on the host: tensors, modules, optimizers, torch.distributed.checkpoint; 4 GB
+	@PYTHONPATH=bindings/python/src build/venv-torch/bin/python -m pytest -q -p no:cacheprovider tests/torch
 
 .PHONY: test-examples
 test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes

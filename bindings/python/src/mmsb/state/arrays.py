@@ -23,6 +23,7 @@ Array = NDArray[Any]
 _BYTE_TYPES = ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e4m3", "int2", "int4", "uint2", "uint4")
 #: Types that NumPy itself does not have, and the bytes of an item.
 ML_TYPES = {item.name: item.bytes for item in _NAMED.values() if item.typestr is None} | dict.fromkeys(_BYTE_TYPES, 1)
+_STAND_INS = {1: "uint8", 2: "int16"}
 _TYPESTR = re.compile(r"[<>|][biufcmMSUV]\d{1,9}(\[\d{0,9}[A-Za-z]{1,8}\])?")
 _MOST = 2**63 - 1
 
@@ -254,16 +255,19 @@ def _of_numpy(array: Array) -> Held:
 
 
 def _of_tensor(tensor: Any) -> Held:
-    """PyTorch's: a tensor on a device is copied to the host."""
+    """PyTorch's: of a device, or with values that memory has conjugated or negated, a copy in host memory."""
     tensor = tensor.detach()
-    device = getattr(getattr(tensor, "device", None), "type", "cpu")
-    if device != "cpu":
-        return _of_tensor(tensor.cpu())._replace(writable=False, array=None, copied=True)
+    host = tensor.cpu().resolve_conj().resolve_neg()
+    if host is not tensor:
+        return _of_tensor(host)._replace(writable=False, array=None, copied=True)
     try:
-        array = tensor.numpy()
-    except TypeError:  # NumPy does not have its type
-        return _of_dlpack(tensor)
-    return _of_numpy(array)
+        return _of_numpy(tensor.numpy())
+    except TypeError:  # NumPy does not have its type, but one of as many bytes
+        name = str(tensor.dtype).replace("torch.", "")
+        if name not in ML_TYPES or ML_TYPES[name] not in _STAND_INS:
+            raise
+    held = _of_numpy(tensor.view(getattr(importlib.import_module("torch"), _STAND_INS[ML_TYPES[name]])).numpy())
+    return held._replace(layout=held.layout._replace(dtype=name))
 
 
 def _of_dlpack(source: Any) -> Held:
