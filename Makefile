@@ -283,11 +283,11 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: lib $(STAMPS)/venv-test ## half of the bugs planted in copies of the source (the commit says which): each must be caught
+test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
 	@python3 tests/mutations/run.py --half
 
 .PHONY: mutants
-mutants: lib $(STAMPS)/venv-test ## all planted bugs (tests/mutations)
+mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: whole
@@ -470,7 +470,7 @@ test-jax: lib $(STAMPS)/venv-jax ## JAX's arrays as pages, and pages as JAX's ar
 	@PYTHONPATH=bindings/python/src build/venv-jax/bin/python -m pytest -q -p no:cacheprovider tests/arrays
 
 .PHONY: test-torch
-test-torch: lib build/mmsb $(STAMPS)/venv-torch ## PyTorch on the host: tensors, modules, optimizers, torch.distributed.checkpoint; 4 GB
+test-torch: lib build/mmsb $(STAMPS)/venv-torch ## PyTorch on the host, and torch.distributed.checkpoint; 4 GB
 	@PYTHONPATH=bindings/python/src build/venv-torch/bin/python -m pytest -q -p no:cacheprovider tests/torch
 
 .PHONY: test-examples

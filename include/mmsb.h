@@ -604,8 +604,8 @@ typedef struct mmsb_adopt_options {
      * call caused that, and must not call the library. */
     void (*release)(void *user, void *memory, uint64_t size);
     void *user; /* NULL; the first argument of release */
-    /* NULL = the memory is ready; else the driver's stream (1 = its default stream, 2 = the thread's own, as in CUDA) whose queued
-     * work comes before the page's bytes are read or written. Memory of a device only. */
+    /* NULL = the memory is ready; else the driver's stream (1 = its default stream, 2 = the thread's own, as in CUDA) whose
+     * queued work comes before the page's bytes are read or written. Memory of a device only. */
     void *stream;
     uint64_t reserved[3];
 } mmsb_adopt_options_t;
@@ -616,9 +616,9 @@ MMSB_API void mmsb_adopt_options_init(mmsb_adopt_options_t *options);
 /* Creates a page over memory of the caller, without a copy. The memory may have any alignment and must stay valid until release
  * is called. The page can be neither resized nor migrated (MMSB_E_INVALID_STATE): its bytes stay in this memory until it ends,
  * and a load of a snapshot that has its id writes into the memory. Change tracking treats the page as pinned for writing.
- * Memory of a device: calls on the page see what the program queues on it if that is within a use of the page (mmsb_use_begin), or
- * done; release is called when the uses of the page are done. Memory in a block of a runtime of the device is used as that block,
- * which must not be freed before. A load that fails because the device does can leave a part of the new bytes in the memory.
+ * Memory of a device: calls on the page see what the program queues on it if that is within a use of the page (mmsb_use_begin),
+ * or done; release is called when the uses of the page are done. Memory in a block of a runtime of the device is used as that
+ * block, which must not be freed before. A load that fails because the device does can leave a part of the new bytes in it.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (NULL memory; not memory of the device; a location that cannot be adopted),
  * MMSB_E_INVALID_SIZE, MMSB_E_ALREADY_EXISTS, MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_STRUCT_VERSION, MMSB_E_DEVICE,
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no; for memory of a device, with a journal until its bytes are read, and with stream,
@@ -2518,8 +2518,8 @@ MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *in
  * nanoseconds each. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset);
 
-/* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared runtime;
- * that of adopted memory may be the program's own. Only the page's end frees it.
+/* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared
+ * runtime; that of adopted memory may be the program's own. Only the page's end frees it.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (the page is not at MMSB_LOCATION_GPU), MMSB_E_DEVICE,
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block);

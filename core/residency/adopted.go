@@ -84,8 +84,8 @@ func (p *Page) HandOver(staged *Page) {
 	p.Swap(staged.Index)
 }
 
-// WriteThrough writes all bytes of an adopted page into its memory, where that is of a device: the one step of a load into it that
-// can fail. Where it fails, any of them may have been written.
+// WriteThrough writes all bytes of an adopted page into its memory, where that is of a device: the one step of a load into it
+// that can fail. Where it fails, any of them may have been written.
 func (p *Page) WriteThrough(bytes []byte) error {
 	b := p.backing()
 	if !b.onDevice() {

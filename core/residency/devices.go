@@ -18,8 +18,8 @@ type Devices interface {
 	// Allocate takes memory that only devices reach. Where it is not zeroed, anything may be there.
 	Allocate(device int32, bytes uint64, zeroed bool) (DeviceMemory, error)
 	Free(memory DeviceMemory)
-	// Adopt takes memory of a device that is the program's, and that Free leaves to it. What the driver's stream has queued by now
-	// comes before; 0 is no stream. Errors: InvalidArgument (it is not memory of the device).
+	// Adopt takes memory of a device that is the program's, and that Free leaves to it. What the driver's stream has queued by
+	// now comes before; 0 is no stream. Errors: InvalidArgument (it is not memory of the device).
 	Adopt(device int32, address uintptr, bytes uint64, stream uintptr) (DeviceMemory, error)
 	// Holder is the device that has memory of an address. Errors: InvalidArgument (none has), those of the devices.
 	Holder(address uintptr) (device int32, err error)

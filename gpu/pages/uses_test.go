@@ -142,8 +142,13 @@ func TestAUsePinsItsPages(t *testing.T) {
 			page   uint64
 			access gpu.Access
 			code   status.Code
-		}{{onHost, gpu.Read, status.Unsupported}, {handle + 1<<28, gpu.Read, status.InvalidHandle}, {handle, 0, status.InvalidArgument}} {
-			_, bad, err := BeginUse(s[0], []gpu.Use{{Block: handle, Access: gpu.ReadWrite}, {Block: wrong.page, Access: wrong.access}})
+		}{
+			{onHost, gpu.Read, status.Unsupported}, {handle + 1<<28, gpu.Read, status.InvalidHandle},
+			{handle, 0, status.InvalidArgument},
+		} {
+			_, bad, err := BeginUse(s[0], []gpu.Use{
+				{Block: handle, Access: gpu.ReadWrite}, {Block: wrong.page, Access: wrong.access},
+			})
 			require.Equal(t, wrong.code, status.CodeOf(err), err)
 			require.Equal(t, 1, bad)
 			pinned(0, 0)

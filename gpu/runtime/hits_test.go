@@ -571,7 +571,8 @@ func TestHitsFromManyThreads(t *testing.T) {
 				case len(live) > 0:
 					at := random.IntN(len(live))
 					if random.UintN(8) == 0 {
-						if use, _, err := BeginUse(w.streams[on], Use{Block: live[at], Access: ReadWrite}); assert.NoError(t, err) {
+						use, _, err := BeginUse(w.streams[on], Use{Block: live[at], Access: ReadWrite})
+						if assert.NoError(t, err) {
 							assert.NoError(t, EndUse(use))
 						}
 					}

@@ -1,5 +1,5 @@
-// Blocks with an owner: those of pages. Their memory is the runtime's, or somebody else's that a page was adopted over. The program
-// can use them, but not free them.
+// Blocks with an owner: those of pages. Their memory is the runtime's, or somebody else's that a page was adopted over. The
+// program can use them, but not free them.
 
 package runtime
 
@@ -135,8 +135,8 @@ func (p point) await() error {
 func (r *Runtime) At(address driver.Address) (BlockInfo, error) {
 	info, found := at(address, func(info BlockInfo) bool { return info.Stream.runtime == r })
 	if !found {
-		return info, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d", uint64(address),
-			r.device.Info().Ordinal)
+		return info, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d",
+			uint64(address), r.device.Info().Ordinal)
 	}
 	return info, nil
 }

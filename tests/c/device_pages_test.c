@@ -192,7 +192,8 @@ static void pages_are_used_beside_blocks(void) {
     CHECK_OK(mmsb_runtime_device(second, &device));
     CHECK_EQUAL(device, 1);
 
-    const mmsb_access_t accesses[] = {{.block = w.block, .access = MMSB_ACCESS_READ}, {.block = page, .access = MMSB_ACCESS_WRITE}};
+    const mmsb_access_t accesses[] = {{.block = w.block, .access = MMSB_ACCESS_READ},
+                                      {.block = page, .access = MMSB_ACCESS_WRITE}};
     mmsb_use_t use = 0;
     CHECK_OK(mmsb_use_begin(w.stream, accesses, 2, &use, NULL));
     CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_BUSY);

@@ -26,7 +26,7 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "generation-stays", "the next block of a slot has the handle of the last one",
-            "block.begin", "b.generation()+1, blocks.Held", "1, blocks.Held",
+            "block.start", "b.generation()+1, blocks.Held", "1, blocks.Held",
         ),
         Mutant(
             "allocation-is-no-write", "another stream's first use does not wait for the allocation",
@@ -54,7 +54,7 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "free-does-not-wait", "a free goes ahead of work that is being queued",
-            "FreeFrom", "len(b.open) > 0", "false",
+            "block.free", "len(b.open) > 0", "false",
         ),
         Mutant(
             "free-ignores-readers", "a free does not wait for reads",
@@ -74,7 +74,8 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "record-keeps-stream", "the record of a block that has ended keeps its stream, and with it the runtime",
-            "block.forget", "b.stream, b.freeOn = nil, nil", "b.freeOn = nil",
+            "block.forget", "b.stream, b.freeOn, b.owners, b.wrapped = nil, nil, 0, false",
+            "b.freeOn, b.owners, b.wrapped = nil, 0, false",
         ),
         Mutant(
             "record-keeps-uses", "the record of a block that has ended keeps the streams of its uses",

@@ -14,9 +14,7 @@ where the environment's MMSB_MUTANT has the mutant's number:
 
 from __future__ import annotations
 
-import ast
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +136,6 @@ def tokens_between(text: str, start: int, end: int) -> list[Token]:
     return [Token(token.text, token.start + start, token.end + start) for token in tokens(text[start:end])]
 
 
-MUTANT_IN_PYTHON = 'if __import__("os").environ.get("MMSB_MUTANT") == '
 FUNCTIONS = {"Go": go_functions, "C": c_functions}
 SWITCH = {"Go": ("if mmsbMutant == {} {{", "return\n"), "C": ("if (mmsb__mutant == {}) {{", "return;\n")}
 
@@ -202,56 +199,3 @@ def plant(language: str, plantings: Sequence[Planting]) -> dict[Path, str]:
         text = changed[function.file]
         changed[function.file] = text[: function.start] + bodies[function] + text[function.start :]
     return changed
-
-
-# ------------------------------------------------------------------------------------------------------------- Python
-
-
-def plant_in_python(plantings: Sequence[Planting]) -> dict[Path, str]:
-    """plant() for Python: `find` is text that the function's body has once; the variable MMSB_MUTANT chooses."""
-    changed: dict[Path, str] = {}
-    problems = []
-    for planting in plantings:
-        for number, mutant in enumerate(planting.mutants, planting.first):
-            try:
-                file = _place_in_python(mutant, planting.files)
-                changed[file] = _switched(mutant, number, changed.get(file) or file.read_text(encoding="utf-8"), file)
-            except MisfitError as problem:
-                problems.append(str(problem))
-    if problems:
-        raise MisfitError("\n".join(problems))
-    return changed
-
-
-def _python_functions(text: str, name: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == name]
-
-
-def _place_in_python(mutant: Mutant, files: Sequence[Path]) -> Path:
-    found = [file for file in files for _ in _python_functions(file.read_text(encoding="utf-8"), mutant.function)]
-    if len(found) != 1:
-        raise MisfitError(f"{mutant.name}: one function {mutant.function} is wanted, there are {len(found)}")
-    return found[0]
-
-
-def _switched(mutant: Mutant, number: int, text: str, file: Path) -> str:
-    """A file with one more mutant: behind the function's docstring, its body with the bug, if that is chosen."""
-    (function,) = _python_functions(text, mutant.function)
-    first = function.body[1 if ast.get_docstring(function) is not None else 0]
-    assert function.end_lineno is not None
-    lines = text.splitlines(keepends=True)
-    start = first.lineno - 1
-    while lines[start].lstrip().startswith(MUTANT_IN_PYTHON):  # others, each of which is an if with a body
-        (one,) = (node for node in function.body if node.lineno - 1 == start)
-        assert one.end_lineno is not None
-        start = one.end_lineno
-    body = "".join(lines[start : function.end_lineno])
-    if body.count(mutant.find) != 1:
-        times = body.count(mutant.find)
-        raise MisfitError(f"{mutant.name}: {mutant.function} in {file} has {times} times what is to be there once: {mutant.find}")
-    space = " " * first.col_offset
-    bug = textwrap.indent(body.replace(mutant.find, mutant.replace), "    ")
-    lines.insert(start, f'{space}{MUTANT_IN_PYTHON}"{number}":\n{bug}{space}    return None\n')
-    whole = "".join(lines)
-    compile(whole, str(file), "exec")
-    return whole

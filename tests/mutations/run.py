@@ -54,15 +54,14 @@ from plugins import ADDRESSES, FOREIGN_STREAMS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
-from states import STATES
 from stores import SEATS, STORES
-from subject import ROOT, C, Go, Plantings, Python
+from subject import ROOT, C, Go, Plantings
 from syncs import SYNCS
 from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
-SUBJECTS: list[Go | C | Python] = [
+SUBJECTS: list[Go | C] = [
     IDS,
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
@@ -127,19 +126,18 @@ SUBJECTS: list[Go | C | Python] = [
     LIMITS,
     COMMANDS,
     PROPAGATION,
-    STATES,
 ]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
-SAYS_WHY = re.compile(r"not true: .*|--- FAIL: .*|panic: .*|fatal error: .*|FAILED .*")
+SAYS_WHY = re.compile(r"not true: .*|--- FAIL: .*|panic: .*|fatal error: .*")
 
 
 class Tally:
     def __init__(self) -> None:
         self.passed = self.failed = 0
-        self.bugs = dict.fromkeys(("Go", "C", "Python"), 0)
-        self.caught = dict.fromkeys(("Go", "C", "Python"), 0)
+        self.bugs = {"Go": 0, "C": 0}
+        self.caught = {"Go": 0, "C": 0}
 
     def count(self, good: bool, fault: str) -> None:
         if good:
@@ -149,7 +147,7 @@ class Tally:
             print(f"FAILED: {fault}", flush=True)
 
 
-def execute(subject: Go | C | Python, work: Path, number: int, mode: str, seed: int, looking: bool = False) -> tuple[int, str]:
+def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int, looking: bool = False) -> tuple[int, str]:
     """The exit status and the output of a run with the build's mutant with a number; 0 is none."""
     command, folder = subject.command(work, mode, seed, looking)
     limit = subject.seconds if looking else max(subject.seconds, subject.patience)
@@ -161,7 +159,7 @@ def execute(subject: Go | C | Python, work: Path, number: int, mode: str, seed: 
     return result.returncode, result.stdout
 
 
-def look_for(subject: Go | C | Python, work: Path, number: int, mode: str) -> str:
+def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
     """What caught a mutant, which is looked for until the subject's patience ends; nothing where it was not caught."""
     end, seed = time.monotonic() + subject.patience, 1
     while True:
@@ -176,10 +174,10 @@ def look_for(subject: Go | C | Python, work: Path, number: int, mode: str) -> st
 Chosen = list[tuple[int, Mutant]]  # with their numbers in the build
 
 
-def run_build(subjects: list[Go | C | Python], names: set[str], tally: Tally, verbose: bool) -> None:
+def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bool) -> None:
     """Builds what subjects share, and runs those that are named."""
     plantings: Plantings = {}
-    chosen: list[tuple[Go | C | Python, Chosen]] = []
+    chosen: list[tuple[Go | C, Chosen]] = []
     first = 1
     for subject in subjects:
         plantings.setdefault(subject.language, []).append(Planting(first, subject.files(), subject.mutants))
@@ -204,9 +202,7 @@ def run_build(subjects: list[Go | C | Python], names: set[str], tally: Tally, ve
         run_subject(subject, work, wanted, ran, tally, verbose)
 
 
-def run_subject(
-    subject: Go | C | Python, work: Path, chosen: Chosen, ran: set[tuple[str, str]], tally: Tally, verbose: bool
-) -> None:
+def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str, str]], tally: Tally, verbose: bool) -> None:
     """Runs without a bug, but not what a subject that shares the build ran before, and with each."""
     start = time.monotonic()
     sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound if (subject.package, mode) not in ran]
@@ -228,7 +224,7 @@ def run_subject(
     print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def half_of(subjects: list[Go | C | Python]) -> list[Go | C | Python]:
+def half_of(subjects: list[Go | C]) -> list[Go | C]:
     """Every other subject, as tools/half.py chooses."""
     names = [subject.name for subject in subjects]
     command = [sys.executable, str(ROOT / "tools/half.py"), *names[0::2], "/", *names[1::2]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mutation import Mutant, Planting, plant, plant_in_python
+from mutation import Mutant, Planting, plant
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -193,38 +193,3 @@ class C:
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         return [str(work / "test"), mode, str(seed)], ROOT
-
-
-@dataclass(frozen=True)
-class Python:
-    """The package, a copy of it with bugs, and tests of bindings/python. A mode is arguments of pytest."""
-
-    name: str
-    folder: str  # of the package, where the functions are
-    mutants: Sequence[Mutant]
-    mode: str
-    sound: Sequence[str]
-    seconds: int = 120
-    patience: int = 0  # the tests are the same each time
-    environment: dict[str, str] = field(
-        default_factory=lambda: {"MMSB_LIBRARY": str(ROOT / "build/libmmsb.so"), "PYTHONPATH": ""}
-    )
-    package = ""
-    language = "Python"
-
-    def files(self) -> list[Path]:
-        return sorted((ROOT / "bindings/python/src" / self.folder).glob("*.py"))
-
-    @property
-    def shares(self) -> str:
-        return "python"
-
-    def build(self, work: Path, plantings: Plantings, chosen: Sequence[Python]) -> None:
-        source = ROOT / "bindings/python/src"
-        shutil.copytree(source / "mmsb", work / "mmsb", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-        for file, text in plant_in_python(plantings[self.language]).items():
-            (work / file.relative_to(source)).write_text(text, encoding="utf-8")
-
-    def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
-        options = ["-q", "-x", "--tb=native", "--assert=plain", "-p", "no:cacheprovider", "-o", f"pythonpath={work}"]
-        return [str(ROOT / "build/venv/bin/python"), "-m", "pytest", *options, *mode.split()], ROOT / "bindings/python"

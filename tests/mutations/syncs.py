@@ -15,6 +15,8 @@ PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
 FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
 WATCHED = "^TestAWatchedChangeMovesWhatItChanges$"
 JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
+USES = "^(TestWorkOnPagesIsInOrder|TestUsesOfPagesInTwoPlaces|TestAUsePinsItsPages|TestUsesEndWithTheirContext)$"
+ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADeviceIsSavedAndLoaded|TestRandomChangesOfAdoptedMemory)$"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
@@ -23,7 +25,8 @@ SYNCS = Go(
     folders=("core/residency", "core/page", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
-    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK, WATCHED, JOURNALED),
+    sound=(PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES,
+           ADOPTED),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
         Mutant(
@@ -44,7 +47,7 @@ SYNCS = Go(
         ),
         Mutant(
             "reads-the-host-only", "a read does not take what is newer on the device",
-            "readPair", "return r.carry(b.device, false, list)", "return nil",
+            "readPair", "return r.carry(b, false, list)", "return nil",
         ),
         Mutant(
             "address-not-noted", "nobody knows that the program has the device's address",
@@ -136,12 +139,45 @@ SYNCS = Go(
         ),
         Mutant(
             "passing-change-lost", "what a watched change has changed does not come to the device",
-            "changed", "r.flush(index, p)", "error(nil)", mode=WATCHED,
+            "changed", "r.land(index, p)", "error(nil)", mode=WATCHED,
         ),
         Mutant(
             "moves-the-page", "a watched change brings the whole page",
-            "prepare", "both.passing = true", "both.passing = true\n_ = r.bring(index, both, 0, uint64(len(both.device))*64)",
+            "prepare", "both.passing, both.exact = true, raw",
+            "both.passing, both.exact = true, raw\n_ = r.bring(index, both, 0, uint64(len(both.device))*64)",
             mode=WATCHED,
+        ),
+        Mutant(
+            "work-not-awaited", "a call does not wait for a program's work on a page",
+            "context.Await", "gpu.Await(memory.Block, access)", "error(nil)\n_ = access", mode=USES,
+        ),
+        Mutant(
+            "readers-not-awaited", "a call writes a page that a program's work still reads",
+            "context.Await", "access = gpu.ReadWrite", "", mode=USES,
+        ),
+        Mutant(
+            "use-of-old-bytes", "a program's work begins before the device has what is newer on the host",
+            "Page.Block", "err == nil && use", "false", mode=USES,
+        ),
+        Mutant(
+            "pin-stays", "a page stays pinned when its use ends",
+            "pin", "native.Unpin(of, write)", "", mode=USES,
+        ),
+        Mutant(
+            "use-outlives-context", "a use goes on when the context of its page ends",
+            "context.End", "gpu.EndUsesOf(residency.Devices(c))", "", mode=USES,
+        ),
+        Mutant(
+            "adopted-stream-ignored", "an adoption does not look at the stream that writes the memory",
+            "context.Adopt", "d.runtime.Drain(stream)", "error(nil)", mode=ADOPTED,
+        ),
+        Mutant(
+            "adopted-not-loaded", "a load does not write into adopted memory of a device",
+            "Page.WriteThrough", "!b.onDevice()", "true", mode=ADOPTED,
+        ),
+        Mutant(
+            "exact-change-moves-more", "a watched change writes whole ranges over what others write there",
+            "land", "!p.exact", "true", mode=ADOPTED,
         ),
         Mutant(
             "loss-goes-on", "a page goes on without the bytes that only the lost device had",

@@ -75,9 +75,9 @@ TENSORS = Library(
         Mutant(
             "device-memory",
             "memory of a device is adopted as the host's",
-            "check_device",
-            "!host",
-            "1",
+            "mmsb_page_adopt_tensor",
+            "info.device_type == MMSB__TENSOR_CUDA",
+            "0",
         ),
         Mutant(
             "addresses-as-numbers",

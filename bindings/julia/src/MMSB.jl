@@ -52,6 +52,7 @@ export get_runtime, create_runtime!, get_runtime_statistics, get_tag_statistics
 export set_device_budget!, get_device_memory
 export get_memory_statistics, get_memory_snapshot, write_memory_snapshot
 export reap_frees!, trim_memory!, write_runtime_log, reserve_bytes!, end_reservation!
+export device_number, device_range, block_range_at
 export open_stream!, wrap_stream!, native_stream, record_stream, wait_on_device!
 export allocate_address!, record_address!, free_address!
 export allocate_block!, free_block!, count_uses, with_use, write_block!, read_block, copy_block!, fill_block!

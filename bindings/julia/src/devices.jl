@@ -312,6 +312,40 @@ The driver's stream, for queuing work.
 """
 native_stream(stream::DeviceStream) = fill_reference(Ptr{Cvoid}, mmsb_stream_native, stream)
 
+"""
+    device_number(stream or runtime)
+
+The driver's number of the device of a stream or of a runtime.
+"""
+device_number(stream::DeviceStream) = Int(fill_reference(Int32, mmsb_stream_device, stream))
+device_number(runtime::DeviceRuntime) = Int(fill_reference(Int32, mmsb_runtime_device, runtime))
+
+"""
+    device_range(page)
+
+The device address and the number of bytes of the block that the bytes of a page on a device are in.
+"""
+function device_range(page::Page)
+    return block_range(fill_reference(UInt64, mmsb_page_block, page))
+end
+
+"""
+    block_range_at(runtime, address)
+
+The device address and the number of bytes of the live block of a runtime that has an address. It looks at all blocks.
+"""
+function block_range_at(runtime::DeviceRuntime, address::Integer)
+    block = Ref{UInt64}(0)
+    call(mmsb_block_at, runtime, Ptr{Cvoid}(UInt(address)), block, C_NULL)
+    return block_range(block[])
+end
+
+function block_range(block::UInt64)
+    info = initialised(mmsb_block_info_t, mmsb_block_info_init)
+    check(mmsb_block_info(block, info))
+    return (UInt64(info[].address), Int(info[].bytes))
+end
+
 Base.close(stream::DeviceStream) = call(mmsb_stream_destroy, stream)
 
 function Base.wait(stream::DeviceStream; timeout::Real = Inf)
@@ -377,17 +411,18 @@ end
 const ACCESSES = (read = MMSB_ACCESS_READ, write = MMSB_ACCESS_WRITE, read_write = MMSB_ACCESS_READ_WRITE)
 
 """
-    with_use(f, stream, block => access, ...)
+    with_use(f, stream, block => access, page => access, ...)
 
-Calls `f`, which queues work on the stream that accesses the blocks as stated: `:read`, `:write` or `:read_write`. The stream
-waits for conflicting work on other streams, and the memory of the blocks stays until the work is queued. If `f` throws,
-later work is ordered as if the work had been queued.
+Calls `f`, which queues work on the stream that accesses the blocks, and pages on the device, as stated: `:read`, `:write` or
+`:read_write`. The stream waits for conflicting work on other streams, and the memory stays until the work is queued; later calls
+on a page wait for it. Pages need a stream of the device's shared runtime. If `f` throws, later work is ordered as if the work had
+been queued.
 """
-function with_use(f::Function, stream::DeviceStream, accesses::Pair{DeviceBlock,Symbol}...)
+function with_use(f::Function, stream::DeviceStream, accesses::Pair...)
     use = fill_reference(UInt64, mmsb_use_record, stream, Int32(0))
     result = try
-        for (block, access) in accesses
-            check(mmsb_use_add(use, handle(block), code_of("an access", ACCESSES, access)))
+        for (used, access) in accesses
+            check(mmsb_use_add(use, handle(used::Union{DeviceBlock,Page}), code_of("an access", ACCESSES, access)))
         end
         check(mmsb_use_begin_recorded(use))
         f()

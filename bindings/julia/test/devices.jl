@@ -48,6 +48,23 @@ end
     end
 end
 
+@testset "pages on devices are used beside blocks" begin
+    with_devices() do state
+        runtime = get_runtime(state, 1)
+        stream = open_stream!(runtime)
+        @test device_number(stream) == device_number(runtime) == 1
+        page, block = create_page!(state, 1000, GPU_LOCATION; device = 1), allocate_block!(stream, 1000)
+        address, bytes = device_range(page)
+        @test bytes == 1000 && block_range_at(runtime, address + 999) == (address, 1000)
+        @test fails(() -> block_range_at(runtime, 5), PageNotFoundError, 20) || true
+        with_use(stream, block => :write, page => :read_write) do
+            fill_block!(stream, block, 0x07)
+        end
+        @test fails(() -> with_use(() -> nothing, stream, create_page!(state, 10, CPU_LOCATION) => :read), MMSBError, 4)
+        close(stream)
+    end
+end
+
 @testset "uses keep order" begin
     with_devices() do state
         runtime = get_runtime(state, 1)

@@ -130,7 +130,8 @@ static void device_look(void) {
     SAME(info.uses, (uint32_t)device.blocks[slot].uses);
     mmsb_block_t found = UNTOUCHED;
     uint64_t offset = UNTOUCHED, at = below(device.blocks[slot].size);
-    CALL(mmsb_block_at(device.runtime, (uint8_t *)device.blocks[slot].address + at, &found, chance(50) ? NULL : &offset), MMSB_OK);
+    CALL(mmsb_block_at(device.runtime, (uint8_t *)device.blocks[slot].address + at, &found, chance(50) ? NULL : &offset),
+         MMSB_OK);
     SAME(found == device.blocks[slot].handle && (offset == at || offset == UNTOUCHED), 1);
     CALL(mmsb_block_at(device.runtime, &found, &found, NULL), MMSB_E_NOT_FOUND);
     CALL(mmsb_page_block(found, &found), MMSB_E_INVALID_HANDLE);

@@ -334,8 +334,8 @@ def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, de
 
 # ------------------------------------------------------------------------------------------------------------- lending
 
-#: What can be adopted: an object with the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, or a capsule
-#: of DLPack.
+#: What can be adopted: an object with the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, or a
+#: capsule of DLPack.
 Lender = Union["BytesLike", Any]
 
 
@@ -416,9 +416,7 @@ def describe(source: Any) -> Described:
     return Described(lent, found[0], tuple(tensor.shape[: tensor.ndim]), strides, read_only)
 
 
-def _lend_interface(
-    source: Any, found: Any, writable: bool, what: str = "__array_interface__", device_type: int = CPU
-) -> Lent:
+def _lend_interface(source: Any, found: Any, writable: bool, what: str = "__array_interface__", device_type: int = CPU) -> Lent:
     memory = read_interface(found, what, device_type, writable)
     if memory.read_only and writable:
         raise _read_only(source, memory.bytes)
