@@ -199,7 +199,7 @@ func (d *device) Holds(address driver.Address) (bool, error) {
 	var ordinal C.int
 	outcome := C.mmsb__cuda_holder(d.c, C.uintptr_t(address), &ordinal)
 	if outcome.code != C.CUDA_SUCCESS {
-		return false, d.failed(outcome, "cannot look at address %#x", address)
+		return false, d.failed(outcome, "cannot ask whose memory address %#x is", address)
 	}
 	return int(ordinal) == d.info.Ordinal, nil
 }
