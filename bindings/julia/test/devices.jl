@@ -56,11 +56,11 @@ end
         page, block = create_page!(state, 1000, GPU_LOCATION; device = 1), allocate_block!(stream, 1000)
         address, bytes = device_range(page)
         @test bytes == 1000 && block_range_at(runtime, address + 999) == (address, 1000)
-        @test fails(() -> block_range_at(runtime, 5), PageNotFoundError, 20) || true
+        @test thrown(() -> block_range_at(runtime, 5)).code == 20
         with_use(stream, block => :write, page => :read_write) do
             fill_block!(stream, block, 0x07)
         end
-        @test fails(() -> with_use(() -> nothing, stream, create_page!(state, 10, CPU_LOCATION) => :read), MMSBError, 4)
+        @test fails(() -> with_use(() -> nothing, stream, create_page!(state, 10, CPU_LOCATION) => :read), UnsupportedLocationError, 40)
         close(stream)
     end
 end
