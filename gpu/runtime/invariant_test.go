@@ -29,7 +29,7 @@ func recorded(what uint32, s *Stream, bytes uint64) *block {
 func TestABlockThatBreaksItsLifeIsFoundAtOnce(t *testing.T) {
 	w := newWorld(t, sim.Options{}, 1)
 	s := w.streams[0]
-	assert.Panics(t, func() { recorded(blocks.Live, nil, 0).begin(Memory{}, s) }, "a slot in use begins again")
+	assert.Panics(t, func() { recorded(blocks.Live, nil, 0).begin(Memory{}, s, false) }, "a slot in use begins again")
 	assert.Panics(t, func() { recorded(blocks.Live, s, 0).released(s) }, "a live block is released")
 	assert.Panics(t, func() { recorded(blocks.Live, s, 0).endUse(s, Read) }, "a use ends that was not begun")
 	handle, _, err := w.allocate(0, 256)
