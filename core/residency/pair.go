@@ -304,6 +304,20 @@ func (r *Residency) changed(index uint32, p *pair) {
 	r.dropPair(index)
 }
 
+// keep makes a copy that a change has left behind, which was refused after it was prepared, one that stays: somebody wants it.
+func (r *Residency) keep(index uint32, p *pair) error {
+	if !p.passing {
+		return nil
+	}
+	if err := r.flush(index, p); err != nil {
+		return err
+	}
+	record := native.RecordAt(index)
+	p.passing, p.exact, p.runs = false, false, nil
+	p.out = record.Pinned() || record.Exposed == exposedForGood
+	return nil
+}
+
 // land brings a change to the device: where others write there, its bytes and no other ones.
 func (r *Residency) land(index uint32, p *pair) error {
 	if !p.exact {

@@ -104,6 +104,9 @@ func (p *Page) HasHostCopy() error {
 	if both == nil || p.Record.Locator != 0 {
 		return status.Errorf(status.InvalidState, "page 0x%016x has no copy on the host beside its bytes on a device", p.handle())
 	}
+	if err := p.keep(p.Index, both); err != nil {
+		return err
+	}
 	return p.settle(p.Index, both, 0)
 }
 

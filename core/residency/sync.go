@@ -132,7 +132,9 @@ func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
 		}
 	}
 	if both = p.pairs.get(p.Index); both != nil {
-		both.passing = false // somebody wants the copy
+		if err := p.keep(p.Index, both); err != nil {
+			return nil, err
+		}
 		return both, p.settle(p.Index, both, wins)
 	}
 	if toDevice {
