@@ -60,7 +60,8 @@ end
         with_use(stream, block => :write, page => :read_write) do
             fill_block!(stream, block, 0x07)
         end
-        @test fails(() -> with_use(() -> nothing, stream, create_page!(state, 10, CPU_LOCATION) => :read), UnsupportedLocationError, 40)
+        near = create_page!(state, 10, CPU_LOCATION)
+        @test fails(() -> with_use(() -> nothing, stream, near => :read), UnsupportedLocationError, 40)
         close(stream)
     end
 end

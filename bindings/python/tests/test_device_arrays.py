@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import pytest
-
 import mmsb
+import pytest
 
 
 @pytest.fixture
