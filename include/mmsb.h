@@ -2611,7 +2611,8 @@ typedef struct mmsb_access {
  * index of the first block that cannot be used.
  * A page in place of a block is pinned until the use ends, for writing if the access writes, and the device has its newest bytes:
  * mmsb_block_info of mmsb_page_block has the address. Calls on the page that begin after mmsb_use_end wait for the use's work on
- * the device; calls meanwhile wait for none of it, as beside a pin.
+ * the device, or return MMSB_E_INVALID_STATE as long as the stream captures; calls meanwhile wait for none of it, as beside a
+ * pin.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
  * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
  * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),

@@ -188,6 +188,27 @@ func TestAUsePinsItsPages(t *testing.T) {
 	})
 }
 
+// Work that a stream captures is never done: calls on a page say so until the capture ends.
+func TestWorkOfACaptureCannotBeAwaited(t *testing.T) {
+	on(t, func(w *world) {
+		s := w.streams(1)[0]
+		handle := w.create(abi.LocationGPU, 0, 500)
+		require.Equal(t, status.OK, w.write(handle, 0, "before"))
+		captured, err := gpu.BeginCapture(s)
+		require.NoError(t, err)
+		w.holds(handle, 0, "before")
+		require.NoError(t, gpu.EndUse(w.begin(s, handle, gpu.Write)))
+		_, code := w.read(handle, 0, 1)
+		require.Equal(t, status.InvalidState, code)
+		require.Equal(t, status.InvalidState, w.write(handle, 0, "x"))
+		capture, err := gpu.FindCapture(captured)
+		require.NoError(t, err)
+		require.NoError(t, capture.End())
+		w.holds(handle, 0, "before")
+		require.NoError(t, gpu.DestroyCapture(captured))
+	})
+}
+
 // A use that is open when the context ends, ends with it, and with it the page.
 func TestUsesEndWithTheirContext(t *testing.T) {
 	on(t, func(w *world) {

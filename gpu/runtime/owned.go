@@ -80,7 +80,7 @@ func Share(handle uint64) error {
 }
 
 // Await blocks until the device has done what ended uses of a block have queued: what writes it, and for one who will write, what
-// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps), Device, DeviceLost.
+// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps, or a stream captures such work), Device, DeviceLost.
 func Await(handle uint64, access Access) error {
 	b, err := allBlocks.locked(handle)
 	if err != nil {
@@ -117,6 +117,9 @@ func (p point) await() error {
 	s := p.stream
 	if p.number == 0 || s.completed.Load() >= p.number {
 		return nil
+	}
+	if c := s.capture.Load(); c != nil && p.number > c.recorded.number {
+		return s.free("its work on the block cannot be waited for")
 	}
 	r := s.runtime
 	m, err := s.covering(p.number)

@@ -223,6 +223,7 @@ func endUse(handle uint64, abort bool) error {
 	}
 	u.end(abort)
 	u.mutex.Unlock()
+	u.tellEnded()
 	openUseTable.give(u)
 	return nil
 }
@@ -240,10 +241,14 @@ func (u *useRecord) end(abort bool) {
 	if abort {
 		u.stream.runtime.counts.aborts.Add(1)
 	}
-	for _, ended := range u.ended { // behind the points: who looks then finds them
+	u.state = useFree
+}
+
+// tellEnded calls what is called at the end, behind the points and outside of every lock: it may end pages, and what they keep.
+func (u *useRecord) tellEnded() {
+	for _, ended := range u.ended {
 		ended()
 	}
-	u.state = useFree
 }
 
 // LiveUses is the number of uses of the process that are recorded or begun, and not ended.
@@ -284,6 +289,7 @@ func endAll(is func(u *useRecord) bool) int {
 		}
 		u.mutex.Unlock()
 		if mine {
+			u.tellEnded()
 			openUseTable.give(u)
 		}
 	}
