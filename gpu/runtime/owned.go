@@ -80,7 +80,8 @@ func Share(handle uint64) error {
 }
 
 // Await blocks until the device has done what ended uses of a block have queued: what writes it, and for one who will write, what
-// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps, or a stream captures such work), Device, DeviceLost.
+// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps, or a stream captures such work), Device,
+// DeviceLost.
 func Await(handle uint64, access Access) error {
 	b, err := allBlocks.locked(handle)
 	if err != nil {
