@@ -174,8 +174,8 @@ func (s *syncing) toDevice(i int) error {
 	})
 }
 
-// batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a group
-// after another, and unlocked when their bytes have moved.
+// batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a
+// group after another, and unlocked when their bytes have moved.
 func (s *syncing) batch(waiting []int) (left []int) {
 	locked, at := make([]*Page, 0, len(waiting)), make([]int, 0, len(waiting)) // at: in pages
 	held, heldBytes := 0, uint64(0)

@@ -48,10 +48,10 @@ func (p *Page) CanPair() bool {
 	return p.Resident() && native.Class(p.State) != native.ClassGuarded && native.Class(p.State) != native.ClassDevice
 }
 
-// Syncing brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are newer
-// on the device to the host, or both. Pages come in groups: while the bytes of one move, the caller locks the next. A page without
-// a copy on the host gets one where bytes are to come there. Pages in managed memory are prefetched to the device, or to the host,
-// where one direction is asked for. Pages elsewhere are left alone.
+// Syncing brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are
+// newer on the device to the host, or both. Pages come in groups: while the bytes of one move, the caller locks the next. A page
+// without a copy on the host gets one where bytes are to come there. Pages in managed memory are prefetched to the device, or to
+// the host, where one direction is asked for. Pages elsewhere are left alone.
 type Syncing struct {
 	direction Direction
 	device    int32

@@ -533,8 +533,8 @@ func TestTheThresholdIsMeasured(t *testing.T) {
 	})
 }
 
-// A batch of pages that lie in any order goes to the device and back in groups, a call of the driver fails in one of the steps, and
-// what is said of each page is so: what is in step has arrived, and the next sync moves the others.
+// A batch of pages that lie in any order goes to the device and back in groups, a call of the driver fails in one of the steps,
+// and what is said of each page is so: what is in step has arrived, and the next sync moves the others.
 func TestAStepOfManyFails(t *testing.T) {
 	const count = 400
 	for _, call := range []sim.Call{sim.Copy, sim.Launch} {
@@ -559,7 +559,7 @@ func TestAStepOfManyFails(t *testing.T) {
 					bad, err := page.SyncMany(pages, residency.ToDevice, 0, codes, nil)
 					for i, code := range codes {
 						newer := w.newer(pages[i])[1]
-						require.Equal(t, code != 0, newer > 0, "page %d has code %d, and %d bytes are newer on the host", i, code, newer)
+						require.Equal(t, code != 0, newer > 0, "page %d has code %d, %d bytes are newer", i, code, newer)
 						require.True(t, code == 0 || bad <= i)
 					}
 					require.Equal(t, bad < count, err != nil)

@@ -39,10 +39,10 @@ type step struct {
 	toDevice     bool
 }
 
-// carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are on
-// their way, those of another are packed or unpacked. What lies together on the device is one range. Large ranges are a batch of
-// copies, the small ones of a step one kernel. A step begins when it is full, or when the device has less than enough to do: so the
-// first bytes move at once, and small ranges come together while others move.
+// carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
+// on their way, those of another are packed or unpacked. What lies together on the device is one range. Large ranges are a batch
+// of copies, the small ones of a step one kernel. A step begins when it is full, or when the device has less than enough to do:
+// so the first bytes move at once, and small ranges come together while others move.
 type carrier struct {
 	*context
 	*device

@@ -143,6 +143,10 @@ func (s *stream) do(op operation) []*stream {
 		op.work()
 	}
 	s.device.sleepUntil(end)
+	if op.bytes == 0 && s.device.driver.timed() { // a kernel takes as long as it does
+		end = time.Now()
+		s.ready = end
+	}
 	s.device.driver.note(Spell{s.device.info.Ordinal, s.number, op.call, op.bytes, op.queued, begin, end})
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -207,7 +211,8 @@ func (s *stream) sleepWhileRunning() {
 const longestSleep = 2 * time.Millisecond
 
 // times are when the device begins to move an operation's bytes, and has moved them: its operations share its bandwidth. They
-// count from when it was queued, not from when the system gives this goroutine a processor. Both are zero where nothing takes time.
+// count from when it was queued, not from when the system gives this goroutine a processor. Both are zero where nothing takes
+// time.
 func (s *stream) times(op operation) (begin, end time.Time) {
 	d := s.device
 	options := &d.driver.options
