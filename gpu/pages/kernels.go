@@ -117,7 +117,7 @@ func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []resi
 	masks := lastOf(from)
 	runs := uint64(0)
 	for _, mask := range masks {
-		runs += runsOf(mask)
+		runs += countRuns(mask)
 	}
 	asMask := runs*uint64(unsafe.Sizeof(kernels.Span{})) > uint64(len(masks[0]))
 	if asMask && len(masks) > 1 {
@@ -155,8 +155,8 @@ func lastOf(from []residency.Masked) (masks [][]byte) {
 	return masks
 }
 
-// runsOf counts the runs of bits in a mask.
-func runsOf(mask []byte) (count uint64) {
+// countRuns counts the runs of bits in a mask.
+func countRuns(mask []byte) (count uint64) {
 	before := byte(0) // the highest bit of the byte before
 	for _, of := range mask {
 		count += uint64(bits.OnesCount8(of &^ (of<<1 | before)))

@@ -51,11 +51,11 @@ SYNCS = Go(
         ),
         Mutant(
             "reads-the-host-only", "a read does not take what is newer on the device",
-            "readPair", "return r.carry(b, false, list)", "return nil",
+            "readNewest", "return list", "return nil",
         ),
         Mutant(
             "address-not-noted", "nobody knows that the program has the device's address",
-            "DeviceAddress", "both.out = true", "",
+            "DeviceAddress", "both.out, both.prepared = true, false", "both.prepared = false",
         ),
         Mutant(
             "holders-not-noted", "what a holder of the device's address has written does not count as newer",
@@ -213,7 +213,7 @@ SYNCS = Go(
         ),
         Mutant(
             "old-bytes-compared", "what is newer on the host is not in what devices look at",
-            "there", "_, err := r.newest(index)", "err := error(nil)", mode=KERNELS,
+            "there", "_, err := r.newest(index)", "_, err := index, error(nil)", mode=KERNELS,
         ),
         Mutant(
             "copied-to-compare", "pages of one device are compared on the host",
@@ -229,7 +229,7 @@ SYNCS = Go(
         ),
         Mutant(
             "run-of-two-bytes", "a run over two bytes of a mask counts as two",
-            "runsOf", "before = of >> 7", "before = 0", mode=KERNELS,
+            "countRuns", "before = of >> 7", "before = 0", mode=KERNELS,
         ),
         Mutant(
             "last-run-open", "a run up to the end of a page is not propagated",
