@@ -40,6 +40,7 @@ MENU = {
         "docs/snapshot-format",
         "docs/journal-format",
         "docs/abi",
+        "Index of names <genindex>",
         "Programs and files <files/index>",
     ],
     "How it is made": [
@@ -179,21 +180,22 @@ def python_entry(package: str, name: str) -> str:
 
 def write_python(pages: Pages) -> None:
     package = ROOT / "bindings/python/src/mmsb"
-    written = []
-    for module, names in exports(package / "__init__.py").items():
+    written = {}
+    for module, names in sorted(exports(package / "__init__.py").items(), key=lambda item: item[0].lstrip("_")):
         title = module.lstrip("_")
-        said = first_line(package / f"{module}.py")
-        text = [headers.heading(title[0].upper() + title[1:]), said + ".", ".. currentmodule:: mmsb"]
+        written[title] = first_line(package / f"{module}.py")
+        text = [headers.heading(title[0].upper() + title[1:]), written[title] + ".", ".. currentmodule:: mmsb"]
         pages.write(f"reference/python/{title}.rst", "\n\n".join([*text, *(python_entry("mmsb", name) for name in names)]))
-        written.append(title)
-    written.sort()
     state = [headers.heading("mmsb.state"), ".. automodule:: mmsb.state\n   :no-members:"]
     states = (python_entry("mmsb.state", name) for names in exports(package / "state/__init__.py").values() for name in names)
     pages.write("reference/python/state.rst", "\n\n".join([*state, *states]))
     for module in ("state.dcp", "plugins"):
         pages.write(f"reference/python/{module}.rst", headers.heading(f"mmsb.{module}") + f"\n.. automodule:: mmsb.{module}\n")
+    for module in ("state/__init__", "state/dcp", "plugins"):
+        written[module.removesuffix("/__init__").replace("/", ".")] = first_line(package / f"{module}.py")
     about = ".. automodule:: mmsb\n   :no-members:"
-    parts = [headers.heading("Python"), about, toctree([*written, "state", "state.dcp", "plugins"])]
+    lines = "\n".join(f"- :doc:`{page}`: {prose.inline(said, {})}" for page, said in written.items())
+    parts = [headers.heading("Python"), about, lines, toctree(list(written)).replace(":maxdepth: 1", ":hidden:")]
     pages.write("reference/python/index.rst", "\n\n".join(parts))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import os
 import posixpath
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 SITE = Path(__file__).resolve().parent
@@ -32,15 +34,13 @@ project = "libmmsb"
 version = release = HEADER.split('MMSB_VERSION_STRING "')[1].split('"')[0]
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "index"
-exclude_patterns: list[str] = []
 highlight_language = "none"
+smartquotes = False
 # C and C++ of the reference, in signatures wider than a line, get a line for each parameter.
 maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
-show_warning_types = True
 
 myst_heading_anchors = 4
-myst_links_external_new_tab = False
 
 autodoc_default_options = {"members": True, "undoc-members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
@@ -63,9 +63,10 @@ pygments_dark_style = "github-dark"
 
 # PyTorch takes 4 GB: what mmsb.state.dcp asks of it stands in its place.
 with mock(["torch"]):
-    import torch
-
-    torch.dtype = type("dtype", (), {})
+    import_module("torch").dtype = type("dtype", (), {})
+    for module, name in (("staging", "AsyncStager"), ("storage", "StorageReader"), ("storage", "StorageWriter")):
+        path = f"torch.distributed.checkpoint.{module}"
+        setattr(import_module(path), name, type(name, (), {"__module__": path}))
     import mmsb.state.dcp  # noqa: F401
 
 
@@ -105,10 +106,10 @@ class NoLinksOfBuiltins(SphinxTransform):
                 link.replace_self(nodes.Text(link["reftarget"]))
 
 
-def format_docstring(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+def format_docstring(_app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     if lines and lines[0].startswith("Alias for field number"):
         lines.clear()
-    lines[:] = prose.docstring(lines, C_NAMES)
+    lines[:] = prose.docstring(lines, C_NAMES, has_parameters=what != "module")
 
 
 def hide_constructor(_app: Sphinx, what: str, name: str, *_: object) -> tuple[str, str] | None:
@@ -116,6 +117,9 @@ def hide_constructor(_app: Sphinx, what: str, name: str, *_: object) -> tuple[st
 
 
 def setup(app: Sphinx) -> None:
+    # What these programs write changes with them: Sphinx reads everything again.
+    programs = b"".join(path.read_bytes() for path in sorted(SITE.glob("*.py")))
+    app.add_config_value("programs", hashlib.sha256(programs).hexdigest(), "env")
     app.add_domain(Functions, override=True)
     app.add_transform(LinksToFiles)
     app.add_transform(NoLinksOfBuiltins)

@@ -84,9 +84,10 @@ def page(file: Path, public: set[str]) -> tuple[str, str, set[str]] | None:
             continue
         done.update(names)
         targets = "\n".join(f"({slug(name)})=" for name in names)
+        index = "".join(f"```{{index}} single: {name} (Julia)\n```\n" for name in names)
         title = ", ".join(f"`{name}`" for name in names)
         text = REFERENCE.sub(lambda match: f"[`{match[1]}`](#{slug(match[1])})", entry.text)
-        shown.append(f"{targets}\n## {title}\n\n```julia\n{entry.signature}\n```\n\n{text}\n")
+        shown.append(f"{index}\n{targets}\n## {title}\n\n```julia\n{entry.signature}\n```\n\n{text}\n")
     if not shown:
         return None
     first = re.match(r'(?:# |")([^."\n]+)', source)

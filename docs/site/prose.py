@@ -82,7 +82,7 @@ def depth(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def docstring(lines: list[str], c_names: Mapping[str, str]) -> list[str]:
+def docstring(lines: list[str], c_names: Mapping[str, str], has_parameters: bool = True) -> list[str]:
     """A docstring of the Python package: indented lines behind an empty one are code, "name: text" is about a parameter."""
     out: list[str] = []
     at, listed = 0, False
@@ -104,7 +104,7 @@ def docstring(lines: list[str], c_names: Mapping[str, str]) -> list[str]:
             out.append("")
         listed = bool(item) or (listed and (bool(indent) or not line))
         found = NAMED.match(text)
-        if found and (item or not before or before.endswith((".", ":"))):
+        if found and has_parameters and (item or not before or before.endswith((".", ":"))):
             if not item:
                 out.append("")
             names = ", ".join(f"``{name}``" for name in found[1].split(", "))
