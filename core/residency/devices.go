@@ -38,9 +38,8 @@ type Devices interface {
 	Read(device int32, from uintptr, to []byte) error
 	Write(device int32, to uintptr, from []byte) error
 	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
-	// Transfer moves many ranges one way, and uses up the list. Where it fails, any of what is written to may be as before or as
-	// after.
-	Transfer(device int32, toDevice bool, list []Transfer) error
+	// Carry begins to move ranges one way between the host and a device.
+	Carry(device int32, toDevice bool) (Carrier, error)
 	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the
 	// host.
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
@@ -58,6 +57,18 @@ type Devices interface {
 	// last page is gone, too.
 	End()
 	Close()
+}
+
+// Carrier moves ranges one way while its caller, one at a time, finds more of them. No range overlaps another one. What the host
+// has of them is left alone until they have moved.
+type Carrier interface {
+	// Add takes ranges, whose list it uses up. Where it fails, any of what is written to may be as before or as after, and End is
+	// all that is left to call.
+	Add(list []Transfer) error
+	// Moved is how many bytes have moved, of the lists in their order.
+	Moved() uint64
+	// End returns when all that is queued has moved, or fails. It is called once.
+	End() error
 }
 
 // Change is a valid delta's change of the bytes of a page on a device.

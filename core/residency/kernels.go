@@ -152,5 +152,5 @@ func (r *Residency) DeviceReadRuns(index uint32, runs []native.Run, to []byte) e
 	if err := r.await(b, false); err != nil {
 		return err
 	}
-	return r.devices.Transfer(b.device, false, list)
+	return r.move(b.device, false, list)
 }

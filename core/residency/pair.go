@@ -169,25 +169,36 @@ func (r *Residency) carry(b Backing, toDevice bool, list []Transfer) error {
 	return r.carryTo(b.device, toDevice, list)
 }
 
-// carryTo is the devices', counted.
+// carryTo moves ranges that are not of a sync, and counts them.
 func (r *Residency) carryTo(device int32, toDevice bool, list []Transfer) error {
-	if len(list) == 0 {
-		return nil
-	}
-	sum, count := uint64(0), uint64(len(list))
+	sum, ranges := uint64(0), uint64(len(list))
 	for i := range list {
 		sum += uint64(len(list[i].Host))
 	}
-	if err := r.devices.Transfer(device, toDevice, list); err != nil {
+	if err := r.move(device, toDevice, list); err != nil {
 		return err
 	}
+	r.count(toDevice, sum, ranges)
+	return nil
+}
+
+// move moves ranges that all are known.
+func (r *Residency) move(device int32, toDevice bool, list []Transfer) error {
+	carrier, err := r.devices.Carry(device, toDevice)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(carrier.Add(list), carrier.End())
+}
+
+// count notes what has moved.
+func (r *Residency) count(toDevice bool, bytes, ranges uint64) {
 	m := &r.moved[0]
 	if toDevice {
 		m = &r.moved[1]
 	}
-	m.bytes.Add(sum)
-	m.ranges.Add(count)
-	return nil
+	m.bytes.Add(bytes)
+	m.ranges.Add(ranges)
 }
 
 // readPair reads bytes, each where it is newest.

@@ -10,6 +10,8 @@ BOTH_SIDES = "^TestWritesOnBothSides$"
 RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
+TOGETHER = "^TestSmallRangesComeTogether$"
+MANY_FAIL = "^TestAStepOfManyFails$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
 PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
 FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
@@ -28,8 +30,8 @@ SYNCS = Go(
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
-        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES,
-        ADOPTED, KERNELS, REFUSED,
+        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK,
+        WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -99,8 +101,28 @@ SYNCS = Go(
         ),
         Mutant(
             "waits-for-each-step", "a step begins when the one before has arrived",
-            "context.Transfer", "turn%len(steps)", "0",
+            "carrier.fill", "len(c.taken) < mostSteps", "false",
             mode=STEPS,
+        ),
+        Mutant(
+            "group-by-group", "each group is a step of its own, also while others are on their way",
+            "carrier.add", "c.filling != nil && len(c.going) < enoughToDo", "c.filling != nil", mode=TOGETHER,
+        ),
+        Mutant(
+            "targets-fall", "a kernel gets what groups have brought in an order that it does not take",
+            "step.begin", "!slices.IsSortedFunc(s.spans, byTarget)", "false", mode=TOGETHER,
+        ),
+        Mutant(
+            "told-too-early", "pages are in step before their bytes have moved",
+            "oneWay.carry", "w.going[begin+i].until = w.given", "w.going[begin+i].until = 0", mode=MANY_FAIL,
+        ),
+        Mutant(
+            "arrived-behind-a-failure", "what moves behind a step that failed counts for that",
+            "carrier.endOldest", "if c.err == nil {", "if true {", mode=MANY_FAIL,
+        ),
+        Mutant(
+            "last-step-not-begun", "what was packed last never moves, and is said to be there",
+            "carrier.End", "c.filling != nil && c.err == nil", "false", mode=TOGETHER,
         ),
         Mutant(
             "queue-forgets-failures", "a page whose sync failed does not wait on",
@@ -118,7 +140,7 @@ SYNCS = Go(
         ),
         Mutant(
             "prefetched-both-ways", "a sync of both directions moves memory that is in one place",
-            "Sync", "way != ToDevice|ToHost", "true", mode=PREFETCH,
+            "Syncing.Add", "&& !s.bothWays()", "", mode=PREFETCH,
         ),
         Mutant(
             "advice-outlives-its-page", "the next page in the memory has the advice of the one before",
