@@ -2480,6 +2480,12 @@ MMSB_API mmsb_status_t mmsb_stream_record(mmsb_stream_t stream, mmsb_ticket_t *t
  * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket);
 
+/* The same behind everything that a stream of another library (a CUstream or cudaStream_t) has queued so far. The stream need not
+ * be registered, and may be destroyed afterwards. NULL and 1 are the device's default stream, 2 is the calling thread's own.
+ * native must be a stream: the driver may crash on anything else.
+ * Errors: those of mmsb_stream_after. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_stream_after_native(mmsb_stream_t stream, void *native);
+
 /* Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. Work queued on this stream
  * may use it at once, work on other streams within a use. tag: 0, or from mmsb_tag_of. reservation: 0 = none, else the bytes are
  * taken from it. *address is a device address, which the host must not access; with a pool of source pinned or managed it may.
