@@ -119,13 +119,16 @@ func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []resi
 	for _, mask := range masks {
 		runs += countRuns(mask)
 	}
-	asMask := runs*uint64(unsafe.Sizeof(kernels.Span{})) > uint64(len(masks[0]))
+	first, end := window(masks[0])
+	asMask := runs*uint64(unsafe.Sizeof(kernels.Span{})) > end-first
 	if asMask && len(masks) > 1 {
 		return false, nil
 	}
 	return c.kernel(ordinal, func(d *device, l *lane) error {
 		if asMask {
-			return d.propagateMask(l, driver.Address(to), driver.Address(from[0].Address), bytes, masks[0])
+			at := driver.Address(8 * first)
+			return d.propagateMask(l, driver.Address(to)+at, driver.Address(from[0].Address)+at, min(8*end, bytes)-8*first,
+				masks[0][first:end])
 		}
 		spans := make([]kernels.Span, 0, runs)
 		for i, mask := range masks {
@@ -153,6 +156,17 @@ func lastOf(from []residency.Masked) (masks [][]byte) {
 		}
 	}
 	return masks
+}
+
+// window is the part of a mask, of whole words of 16 bytes of the page, outside of which it has no bit.
+func window(mask []byte) (first, end uint64) {
+	set := func(bits byte) bool { return bits != 0 }
+	first = uint64(max(slices.IndexFunc(mask, set), 0)) &^ 1
+	end = uint64(len(mask))
+	for end > first && mask[end-1] == 0 {
+		end--
+	}
+	return first, end
 }
 
 // countRuns counts the runs of bits in a mask.

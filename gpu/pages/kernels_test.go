@@ -185,6 +185,14 @@ func TestPagesOnADeviceAreNotCopiedToTheHost(t *testing.T) {
 			require.Equal(t, other[16*i+14], got[16*i+14])
 		}
 
+		require.Zero(t, nativetest.ClearMask(a))
+		require.Equal(t, status.OK, w.apply(a, []uint64{size - 70, size - 68, size - 66, size - 64, size - 3}, "eight"))
+		require.Less(t, w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) }).ToDevice, uint64(100),
+			"of a mask what has its bits")
+		w.holds(b, size-70, "e"+got[size-69:size-68]+"i"+got[size-67:size-66]+"g"+got[size-65:size-64]+"h"+got[size-63:size-3]+"t"+
+			got[size-2:])
+		moved, code = w.read(a, 0, size)
+		require.Equal(t, status.OK, code)
 		w.comparesAs(a, w.lie("other device", other), moved, other)
 		source, target := w.lie("device", one[:100]), w.create(abi.LocationGPU, 1, 100)
 		require.Equal(t, status.OK, w.mark(source, 8, "four"))
