@@ -204,6 +204,11 @@ mmsb_status_t mmsb_stream_after(mmsb_stream_t stream, mmsb_ticket_t ticket) {
     return mmsbgo_stream_after(stream, ticket);
 }
 
+mmsb_status_t mmsb_stream_after_native(mmsb_stream_t stream, void *native) {
+    DOOR_ENTER();
+    return mmsbgo_stream_after_native(stream, (uintptr_t)native);
+}
+
 /* ------------------------------------------------------------------------------------------------------ blocks ---- */
 
 DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,

@@ -321,6 +321,12 @@ func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_sta
 	})
 }
 
+//export mmsbgo_stream_after_native
+func mmsbgo_stream_after_native(h C.mmsb_stream_t, native C.uintptr_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return onStream(h, func(s *gpu.Stream) error { return s.Follow(uintptr(native)) })
+}
+
 // Blocks.
 
 //export mmsbgo_block_allocate

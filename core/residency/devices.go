@@ -45,6 +45,12 @@ type Devices interface {
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
+	// Compare looks at two ranges of a device where they lie: what differs, with a bit for each byte of them where bits is not nil,
+	// which has room for these. Checksum is the CRC-32C of a range. Propagate copies the bytes that masks have from ranges, in
+	// their order, to one as long: all or none, unless the device is lost. done is false where the host has to do it.
+	Compare(device int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error)
+	Checksum(device int32, at uintptr, bytes uint64) (sum uint32, done bool, err error)
+	Propagate(device int32, to uintptr, bytes uint64, from []Masked) (done bool, err error)
 	// Trim gives back memory of the devices that is kept for pages to come.
 	Trim()
 	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its
@@ -70,6 +76,12 @@ type Change struct {
 	Device  int32
 	Address uintptr // of the page
 	Delta   *native.Delta
+}
+
+// Masked is memory of a device and which of its bytes, a bit for each, are propagated.
+type Masked struct {
+	Address uintptr
+	Mask    []byte
 }
 
 // DeviceMemory is a block of device memory.

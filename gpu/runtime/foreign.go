@@ -265,6 +265,21 @@ func (r *Runtime) standIn(native uintptr) (*Stream, error) {
 	return s, err
 }
 
+// Follow makes what is queued on the stream from now on run behind what a stream of others has queued by now. Errors: those of
+// Foreign, InvalidState (a stream captures, and the other one is not in its capture).
+func (s *Stream) Follow(native uintptr) error {
+	r := s.runtime
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.leave()
+	other, err := r.standIn(native)
+	if err != nil {
+		return err
+	}
+	return s.waitFor(other.next()) // above all events: what others queued has no number
+}
+
 // AllocateOn is Allocate on a stream of others. lasting: the stream lives as long as the runtime; else it is touched by this call
 // only.
 func (r *Runtime) AllocateOn(native uintptr, lasting bool, request Request) (handle uint64, address driver.Address, err error) {

@@ -173,6 +173,37 @@ func TestAPointerOfAStreamComesAgain(t *testing.T) {
 	}
 }
 
+// Work runs behind what a stream of others has queued, which may be gone then, and the host does not wait.
+func TestWorkFollowsStreamsOfOthers(t *testing.T) {
+	for name, native := range map[string]uintptr{"a stream": streamA, "a thread's own": uintptr(driver.PerThread)} {
+		t.Run(name, func(t *testing.T) {
+			p, r, d := newPeer(t, sim.Options{Scheduler: sim.Stepped}, Options{})
+			leased, err := r.AcquireStream(0)
+			require.NoError(t, err)
+			mine, err := FindStream(leased)
+			require.NoError(t, err)
+			theirs := p.create(streamA)
+			if native != streamA {
+				theirs = driver.PerThread
+			}
+			handle, address, err := r.Allocate(Request{Stream: mine, Bytes: 1000})
+			require.NoError(t, err)
+			require.NoError(t, r.order(mine.native, theirs))
+			for round := range 3 {
+				require.NoError(t, p.Fill(p.native(theirs), address, byte(round), 1000))
+				require.NoError(t, mine.Follow(native))
+				require.NoError(t, mine.Fill(address, 9, 1000))
+				require.NoError(t, r.order(mine.native, theirs))
+			}
+			p.destroy(streamA)
+			_, err = Free(handle, nil)
+			require.NoError(t, err)
+			requireCode(t, status.InvalidHandle, mine.Follow(0xC000))
+			d.Finish()
+		})
+	}
+}
+
 // Streams that come and go without end leave nothing, also recorded ones.
 func TestStreamsThatAreGoneAreForgotten(t *testing.T) {
 	for name, of := range memoryOf {

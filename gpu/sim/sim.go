@@ -65,6 +65,7 @@ type Driver struct {
 	devices       []*device
 	host          *arena
 	order         *order // nil where order is not checked
+	link          link
 
 	// The turn is held for a whole call wherever one call must be done before the next one is looked at: all but Eager and
 	// Unchecked.

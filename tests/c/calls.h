@@ -323,6 +323,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_stream_propagate, MMSB_KIND_STREAM, ORDINARY, (handle, &a.propagation, 1, NULL)) \
     CALL(mmsb_stream_record, MMSB_KIND_STREAM, ORDINARY, (handle, &a.number)) \
     CALL(mmsb_stream_after, MMSB_KIND_STREAM, ORDINARY, (handle, 0)) \
+    CALL(mmsb_stream_after_native, MMSB_KIND_STREAM, ORDINARY, (handle, NULL)) \
     CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \
     CALL(mmsb_block_free, MMSB_KIND_BLOCK, ENDS, (handle, 0, NULL)) \
     CALL(mmsb_block_info, MMSB_KIND_BLOCK, ORDINARY, (handle, &a.block_info)) \

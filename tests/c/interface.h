@@ -919,6 +919,7 @@ static const char *const interface_calls[] = {
     "mmsb_stream_fill",
     "mmsb_stream_record",
     "mmsb_stream_after",
+    "mmsb_stream_after_native",
     "mmsb_block_allocate",
     "mmsb_block_free",
     "mmsb_block_info",

@@ -7,7 +7,7 @@ from subject import Go
 
 FOREIGN = (
     "^TestStreamsThatAre|^TestAPointerOf|^TestStreamsAreDestroyed|^TestABlockOutlives|^TestAFreeComes|^TestDefaultStreams"
-    "|^TestMemoryOfNoStream"
+    "|^TestMemoryOfNoStream|^TestWorkFollows"
 )
 
 FOREIGN_STREAMS = Go(
@@ -57,6 +57,10 @@ FOREIGN_STREAMS = Go(
         Mutant(
             "thread-not-waited-for", "a free on a thread's default stream does not wait for it",
             "Runtime.standIn", "err = r.order(driver.PerThread, s.native)", "err = nil",
+        ),
+        Mutant(
+            "followed-by-number", "what a stream of others has queued by itself is not waited for",
+            "Stream.Follow", "other.next()", "point{other, other.queued.Load()}",
         ),
         Mutant(
             "thread-not-told", "a thread's default stream does not wait for memory that it gets",

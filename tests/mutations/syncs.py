@@ -19,6 +19,8 @@ WATCHED = "^TestAWatchedChangeMovesWhatItChanges$"
 JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
 USES = "^(TestWorkOnPagesIsInOrder|TestUsesOfPagesInTwoPlaces|TestAUsePins|TestUsesEndWithTheirContext)"
 ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomChangesOfAdoptedMemory)"
+KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
+REFUSED = "^TestACopyOfARefusedChange"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
@@ -29,7 +31,7 @@ SYNCS = Go(
     mode=PROGRAMS,
     sound=(
         PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK,
-        WATCHED, JOURNALED, USES, ADOPTED,
+        WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -51,11 +53,11 @@ SYNCS = Go(
         ),
         Mutant(
             "reads-the-host-only", "a read does not take what is newer on the device",
-            "readPair", "return r.carry(b, false, list)", "return nil",
+            "readNewest", "return list", "return nil",
         ),
         Mutant(
             "address-not-noted", "nobody knows that the program has the device's address",
-            "DeviceAddress", "both.out = true", "",
+            "DeviceAddress", "both.out, both.prepared = true, false", "both.prepared = false",
         ),
         Mutant(
             "holders-not-noted", "what a holder of the device's address has written does not count as newer",
@@ -230,6 +232,39 @@ SYNCS = Go(
         Mutant(
             "waits-on-a-lost-device", "a page that waits in a snapshot can only go to its device",
             "place", "return p.Resolve(at.Location, at.Device)", "return at, nil", mode=FALLBACK,
+        ),
+        Mutant(
+            "old-bytes-compared", "what is newer on the host is not in what devices look at",
+            "there", "_, err := r.newest(index)", "_, err := index, error(nil)", mode=KERNELS,
+        ),
+        Mutant(
+            "copied-to-compare", "pages of one device are compared on the host",
+            "there", "sum.there > sum.here", "sum.here > sum.there", mode=KERNELS,
+        ),
+        Mutant(
+            "pieces-joined-wrong", "the checksum of a page above 4 KiB is that of another order",
+            "context.Checksum", "count-(parts-1)*summedBytes", "summedBytes", mode=KERNELS,
+        ),
+        Mutant(
+            "first-wins", "of what two pages propagate the first one's is kept",
+            "lastOf", "bits &^ taken[at]", "bits", mode=KERNELS,
+        ),
+        Mutant(
+            "run-of-two-bytes", "a run over two bytes of a mask counts as two",
+            "countRuns", "before = of >> 7", "before = 0", mode=KERNELS,
+        ),
+        Mutant(
+            "last-run-open", "a run up to the end of a page is not propagated",
+            "eachRun", "if open {", "if open && begin == 0 {", mode=KERNELS,
+        ),
+        Mutant(
+            "stale-preparation", "a change goes to the host's copy while the program has the device's address",
+            "Residency.DeviceAddress", "both.out, both.prepared = true, false", "both.out = true", mode=REFUSED,
+        ),
+        Mutant(
+            "stale-copy", "a change goes to a copy that was to pass, but stays",
+            "Residency.keep", "p.prepared, p.passing, p.exact, p.runs = false, false, false, nil",
+            "p.passing, p.exact, p.runs = false, false, nil", mode=REFUSED,
         ),
     ),
 )  # fmt: skip

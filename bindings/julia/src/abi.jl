@@ -1600,6 +1600,8 @@ mmsb_stream_record(stream, ticket) =
     @ccall libmmsb.mmsb_stream_record(stream::mmsb_stream_t, ticket::Ptr{mmsb_ticket_t})::mmsb_status_t
 mmsb_stream_after(stream, ticket) =
     @ccall libmmsb.mmsb_stream_after(stream::mmsb_stream_t, ticket::mmsb_ticket_t)::mmsb_status_t
+mmsb_stream_after_native(stream, native) =
+    @ccall libmmsb.mmsb_stream_after_native(stream::mmsb_stream_t, native::Ptr{Cvoid})::mmsb_status_t
 mmsb_block_allocate(stream, bytes, tag, reservation, block, address) =
     @ccall libmmsb.mmsb_block_allocate(
         stream::mmsb_stream_t, bytes::UInt64, tag::mmsb_tag_t, reservation::mmsb_reservation_t,

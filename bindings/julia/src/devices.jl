@@ -375,6 +375,13 @@ Makes work that is queued from now on run behind a ticket of `record_stream`. Th
 wait_on_device!(stream::DeviceStream, ticket::Ticket) = call(mmsb_stream_after, stream, handle(ticket))
 
 """
+    wait_on_device!(stream, native::Ptr)
+
+The same behind everything that a stream of another library, given by the driver's pointer, has queued so far.
+"""
+wait_on_device!(stream::DeviceStream, native::Ptr) = call(mmsb_stream_after_native, stream, native)
+
+"""
     allocate_block!(stream, bytes; tag = "untagged", reservation = 0)
 
 Allocates device memory in the order of a stream, aligned to 256 bytes; its contents are undefined. `reservation`: the bytes are

@@ -266,7 +266,7 @@ def test_points_are_tickets(sim: mmsb.Context, stream: mmsb.Stream) -> None:
         with sim.create_pages_start(1, 64, after=[ticket]) as pages:
             assert len(pages.wait()) == 1
             with pytest.raises(mmsb.InvalidArgumentError):
-                far.after(pages)  # type: ignore[arg-type]
+                far.after(pages)
 
     async def awaited() -> None:
         with stream.record() as point:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any
 
 import mmsb
+import numpy as np
 import pytest
 
 
@@ -124,6 +126,159 @@ def test_what_lies_about_a_device(sim: mmsb.Context) -> None:
     page.destroy()
     with pytest.raises(mmsb.UnsupportedError, match="not on a device"):
         sim.create_page(10).block()
+
+
+class Tensor:
+    """An array of another library over a page of ours, whose producer is asked for a stream."""
+
+    def __init__(self, view: mmsb.View) -> None:
+        self.view = view
+        self.asked: list[object] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.view.__dlpack_device__()
+
+    def __dlpack__(self, **asked: Any) -> object:
+        self.asked.append(asked.get("stream"))
+        return self.view.__dlpack__(**asked)
+
+
+def test_arrays_are_copied(sim: mmsb.Context) -> None:
+    stream = sim.runtime().stream()
+    block = stream.allocate(24)
+    numbers = np.arange(6, dtype="<u4").reshape(2, 3)
+    with stream.use((block, "write")):
+        stream.copy(block, numbers)
+    got = np.zeros((3, 2), "<u4")
+    with stream.use((block, "read")):
+        stream.copy(got, block)
+    stream.wait()
+    assert got.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    buffer, page = bytearray(24), sim.create_page(24)
+    stream.copy(memoryview(buffer), got.data)
+    stream.copy(page, numbers)
+    stream.wait()
+    assert buffer == numbers.tobytes() == page.read()
+    # The memory of a device, by each protocol, and a part.
+    other = stream.allocate(24)
+    stream.fill(other, 7)
+    stream.copy(Array(other.address, 24, stream=stream.native), numbers, 8)
+    stream.copy(buffer, Array(other.address, 24, read_only=True))
+    stream.wait()
+    assert buffer == numbers.tobytes()[:8] + b"\7" * 16
+    far = sim.create_page(24, location="gpu")
+    tensor = Tensor(far.view("uint32", (2, 3)))
+    with stream.use((far, "write")):
+        stream.copy(far, block)
+    with stream.use((far, "read_write")):
+        stream.copy(buffer, tensor)
+        stream.copy(tensor, buffer)
+    stream.wait(0)
+    assert tensor.asked == [stream.native] * 2
+    assert buffer == numbers.tobytes() == far.read()
+    del tensor
+    far.destroy()
+    # Addresses are numbers of any kind, and take the number of bytes of the other side.
+    stream.fill(other.address, 1, 24)
+    stream.copy(buffer, np.uint64(other.address))
+    stream.copy(block.address, buffer)
+    stream.copy(block, other.address, 24)
+    stream.wait()
+    assert buffer == b"\1" * 24
+
+
+def test_copies_keep_arrays_until_they_are_done(sim: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = sim.runtime().stream()
+    with monkeypatch.context() as slow:  # the simulated device is done at once
+        slow.setattr("mmsb.ticket._done", lambda _handle: False)
+        keeps_arrays(sim, stream)
+    left = bytearray(8)
+    block = stream.allocate(8)
+    stream.copy(left, block, 8)
+    sim.close()
+    with pytest.raises(mmsb.StaleHandleError):
+        stream.copy(left, block, 8)
+
+
+def keeps_arrays(sim: mmsb.Context, stream: mmsb.Stream) -> None:
+    block = stream.allocate(1 << 20)
+    page = sim.create_page(1 << 20)
+    array = np.full(1 << 20, 3, "u1")
+    gone = weakref.ref(array)
+    stream.copy(block, array)
+    stream.copy(page, block)
+    del array
+    assert gone() is not None and page.info().write_pins == 1
+    with pytest.raises(mmsb.BusyError):
+        page.destroy()
+    with pytest.MonkeyPatch.context() as done:
+        done.setattr("mmsb.ticket._done", lambda _handle: True)
+        stream.wait(0)
+    assert gone() is None and page.info().write_pins == 0
+    assert page.read(0, 2) == b"\3\3"
+    page.destroy()
+    # A failed copy keeps nothing.
+    array = np.full(8, 4, "u1")
+    gone = weakref.ref(array)
+    with pytest.raises(mmsb.OutOfRangeError):
+        stream.copy(block, array, 9)
+    del array
+    assert gone() is None
+
+
+def test_copies_come_behind_what_other_libraries_have_queued(sim: mmsb.Context) -> None:
+    runtime = sim.runtime()
+    stream, theirs = runtime.stream(), runtime.stream()
+    waits = runtime.stats().waits
+    block = theirs.allocate(64)
+    theirs.fill(block, 5)
+    got = bytearray(64)
+    stream.copy(got, Array(block.address, 64, stream=theirs.native))
+    assert runtime.stats().waits == waits + 1
+    stream.after(theirs)
+    stream.after(theirs.native)
+    assert runtime.stats().waits == waits + 3
+    with stream.record() as point:
+        theirs.after(point)
+    stream.wait()
+    assert got == b"\5" * 64
+    with pytest.raises(mmsb.InvalidHandleError):
+        stream.after(99)
+    with pytest.raises(TypeError):
+        stream.after("a stream")
+
+
+def test_what_cannot_be_copied(sim: mmsb.Context) -> None:
+    stream = sim.runtime().stream()
+    block, other = stream.allocate(24), stream.allocate(24)
+    grid = np.zeros((4, 6), "u1")
+    far = sim.create_page(24, location="gpu", device=1)
+    columns = sim.create_page(24, location="gpu").view("uint8", (4, 6), strides=(1, 4))
+    array = Array(block.address, 24)
+    array.__cuda_array_interface__.update(shape=(4, 6), strides=(1, 4))
+    for to, source, error, text in (
+        (block, bytes(23), mmsb.MismatchError, "to has 24 bytes, source has 23"),
+        (np.zeros(3, "<f8"), np.zeros(4, "<f8"), mmsb.MismatchError, "to has 24 bytes, source has 32"),
+        (block.address, other.address, mmsb.InvalidArgumentError, "length is None"),
+        (block, grid.T, mmsb.UnsupportedError, r"strides \(1, 6\) for the shape \(6, 4\)"),
+        (block, columns, mmsb.UnsupportedError, r"strides \(1, 4\) for the shape \(4, 6\)"),
+        (block, array, mmsb.UnsupportedError, r"strides \(1, 4\) for the shape \(4, 6\)"),
+        (block, grid[:, ::2], mmsb.UnsupportedError, "within 23"),
+        (bytes(24), block, mmsb.InvalidStateError, "the bytes's 24 bytes are read-only$"),
+        (Array(block.address, 24, read_only=True), other, mmsb.InvalidStateError, "24 bytes are read-only$"),
+        (block, Tensor(far.view()), mmsb.MismatchError, "lies on device 1, the stream's is 0"),
+        (block, Array(other.address, 24, stream=99), mmsb.InvalidHandleError, "stream"),
+        (block, np.array([None] * 3), TypeError, "objects"),
+        (block, "text", TypeError, "str is no memory"),
+        (block, None, TypeError, "NoneType is no memory"),
+    ):
+        with pytest.raises(error, match=text):
+            stream.copy(to, source)
+    with pytest.raises(mmsb.OutOfRangeError, match="length 25 reaches past the 24 bytes of source"):
+        stream.copy(block.address, grid, 25)
+    other.free()
+    with pytest.raises(mmsb.ClosedError):
+        stream.copy(block, other)
 
 
 def test_a_snapshot_is_loaded_into_an_array_on_a_device(sim: mmsb.Context, tmp_path: Any) -> None:

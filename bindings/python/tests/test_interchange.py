@@ -280,6 +280,18 @@ class Weak(np.ndarray):
     """Can be referred to weakly."""
 
 
+def test_memoryviews_are_adopted(ctx: mmsb.Context) -> None:
+    memory = bytearray(16)
+    page = ctx.adopt(memoryview(memory).cast("I", (2, 2)))
+    page.write(0, memoryview(b"new"))
+    assert memory[:3] == b"new"
+    with pytest.raises(mmsb.InvalidStateError, match="2 bytes are read-only"):
+        ctx.adopt(memoryview(b"ab"))
+    with pytest.raises(BufferError):
+        ctx.adopt(memoryview(memory)[::2])
+    page.destroy()
+
+
 def test_what_was_adopted_is_let_go_page_by_page(ctx: mmsb.Context) -> None:
     import weakref
 

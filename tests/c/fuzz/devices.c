@@ -236,6 +236,9 @@ static void device_stream(void) {
         CALL(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_OK);
         CALL(mmsb_ticket_destroy(ticket), MMSB_OK);
         CALL(mmsb_stream_after(stream, ticket), MMSB_E_STALE_HANDLE);
+        CALL(mmsb_stream_native(any_stream(), &native), MMSB_OK);
+        CALL(mmsb_stream_after_native(stream, below(2) ? native : NULL), MMSB_OK);
+        CALL(mmsb_stream_after_native(bad.handle, native), bad.code);
         CALL(mmsb_stream_record(stream, NULL), MMSB_E_INVALID_ARGUMENT);
         break;
     }

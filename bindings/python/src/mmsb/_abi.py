@@ -1462,6 +1462,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_stream_fill": (c_int32, (c_uint64, c_void_p, c_uint8, c_uint64)),
     "mmsb_stream_record": (c_int32, (c_uint64, POINTER(c_uint64))),
     "mmsb_stream_after": (c_int32, (c_uint64, c_uint64)),
+    "mmsb_stream_after_native": (c_int32, (c_uint64, c_void_p)),
     "mmsb_block_allocate": (c_int32, (c_uint64, c_uint64, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_void_p))),
     "mmsb_block_free": (c_int32, (c_uint64, c_uint64, POINTER(c_int32))),
     "mmsb_block_info_init": (None, (POINTER(BlockInfo),)),

@@ -59,7 +59,8 @@ _new_bytes = _python.PyBytes_FromStringAndSize
 _new_bytes.argtypes = (c_void_p, c_ssize_t)
 _new_bytes.restype = py_object
 
-_WRITABLE, _FORMAT = 1, 4
+# Memoryviews tell their format only together with their shape.
+_WRITABLE, _FORMAT_AND_SHAPE = 1, 4 | 8
 _NAMES = re.compile(rb":[^:]*:")
 _empty = ctypes.c_uint64()
 _NOWHERE = ctypes.addressof(_empty)
@@ -72,7 +73,7 @@ class Buffer:
 
     def __init__(self, source: BytesLike, writable: bool = False) -> None:
         self._view = view = _PyBuffer()
-        _get_buffer(source, view, _FORMAT | (_WRITABLE if writable else 0))
+        _get_buffer(source, view, _FORMAT_AND_SHAPE | (_WRITABLE if writable else 0))
         refuse_objects(view.format)
         self.length: int = view.len
         # An empty buffer may have any address; the library gets one that is aligned for every type.

@@ -183,6 +183,41 @@ def stream_of(memory: Lent | Buffer) -> int | None:
     return memory.stream if isinstance(memory, Lent) else None
 
 
+class Wanted(NamedTuple):
+    """What memory of an object is wanted for."""
+
+    writable: bool
+    #: Only where the items lie row by row.
+    rows: bool = False
+    #: The device and the driver's pointer of a stream whose work will use the memory: a producer that can makes it wait.
+    stream: tuple[int, int] | None = None
+
+    def refuse_read_only(self, what: str, size: int) -> InvalidStateError:
+        """The error where it is read-only."""
+        cure = "" if self.rows else ": adopt it with read_only=True"
+        return InvalidStateError(f"the {what}'s {size} bytes are read-only{cure}")
+
+
+_TO_READ = Wanted(writable=False)
+
+
+def is_row_major(shape: Sequence[int], strides: Sequence[int] | None, unit: int = 1) -> bool:
+    """Whether items lie row by row. strides: in steps of which an item has unit."""
+    step = unit
+    for length, stride in zip(reversed(shape), reversed(strides or ())):
+        if length != 1 and stride != step:
+            return 0 in shape
+        step *= length
+    return True
+
+
+def _must_be_rows(what: str, shape: Sequence[int], strides: Sequence[int] | None, unit: int = 1) -> None:
+    if not is_row_major(shape, strides, unit):
+        raise UnsupportedError(
+            f"the {what} has strides {tuple(strides or ())} for the shape {tuple(shape)}: it does not lie row by row"
+        )
+
+
 class _Taken:
     """A capsule of the program's that was used: its tensor is in a capsule of ours."""
 
@@ -220,7 +255,7 @@ def _tensor_info(tensor: object, versioned: bool) -> _abi.TensorInfo:
     return info
 
 
-def _lend_capsule(capsule: Any, writable: bool, private: bool) -> Lent:
+def _lend_capsule(capsule: Any, wanted: Wanted, private: bool) -> Lent:
     """private: nobody else has the capsule."""
     with _taking:
         for name in _NAMES:
@@ -230,27 +265,49 @@ def _lend_capsule(capsule: Any, writable: bool, private: bool) -> Lent:
             found = _name_of(capsule)
             hint = "; a consumer has used it" if found and found.startswith(b"used_") else ""
             raise InvalidArgumentError(f"the capsule's name is {found!r}; dltensor or dltensor_versioned is needed{hint}")
-        info = _tensor_info(_pointer(capsule, name), name == b"dltensor_versioned")
+        versioned = name == b"dltensor_versioned"
+        info = _tensor_info(_pointer(capsule, name), versioned)
         if info.copied:
             raise UnsupportedError(f"the producer made a copy of {info.bytes} bytes: what a page changes there nobody else sees")
-        if info.read_only and writable:
-            raise InvalidStateError(f"the tensor's {info.bytes} bytes are read-only: adopt it with read_only=True")
-        # The producer has made its default stream, which is that of who asks for none, wait for what it does.
-        stream = DEFAULT_STREAM if info.device_type == CUDA else None
+        if info.read_only and wanted.writable:
+            raise wanted.refuse_read_only("tensor", info.bytes)
+        if wanted.rows:
+            tensor = _tensor_of(capsule, versioned)
+            shape = tensor.shape[: tensor.ndim]
+            _must_be_rows("tensor", shape, tensor.strides[: tensor.ndim] if tensor.strides else None)
+        # The producer has made the stream that it was asked for, or its default stream, wait for what it does.
+        asked = private and _asks_for(wanted, (info.device_type, info.device))
+        stream = None if info.device_type != CUDA else 0 if asked else DEFAULT_STREAM
         return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name), stream)
 
 
-def _capsule_of(source: Any) -> Any:
+def _tensor_of(capsule: Any, versioned: bool) -> _Tensor:
+    if versioned:
+        return tensor_in(capsule)
+    return _Tensor.from_address(_pointer(capsule, b"dltensor"))
+
+
+def _asks_for(wanted: Wanted, device: tuple[int, int]) -> bool:
+    """Whether a producer of memory on a device is asked for the stream."""
+    return wanted.stream is not None and device == (CUDA, wanted.stream[0])
+
+
+def _capsule_of(source: Any, wanted: Wanted) -> Any:
     """Asks a producer for a capsule, with a version where it knows them."""
     devices = getattr(source, "__dlpack_device__", None)
+    asked: dict[str, int] = {}
     if devices is not None:
         kind, number = devices()
         if kind not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
             raise UnsupportedError(f"the {type(source).__name__} lies on device {number} of type {int(kind)}")
+        if wanted.stream is not None and kind == CUDA and number != wanted.stream[0]:
+            raise MismatchError(f"the {type(source).__name__} lies on device {number}, the stream's is {wanted.stream[0]}")
+        if wanted.stream is not None and _asks_for(wanted, (kind, number)):
+            asked["stream"] = wanted.stream[1] or DEFAULT_STREAM
     try:
-        return source.__dlpack__(max_version=_VERSION)
+        return source.__dlpack__(max_version=_VERSION, **asked)
     except TypeError:  # it is older than DLPack 1.0
-        return source.__dlpack__()
+        return source.__dlpack__(**asked)
 
 
 # -------------------------------------------------------------------------------------------------- array interfaces
@@ -279,7 +336,7 @@ class Interface(NamedTuple):
     stream: int | None
 
 
-def read_interface(found: Any, what: str, device_type: int, writable: bool = False) -> Interface:
+def read_interface(found: Any, what: str, device_type: int, wanted: Wanted = _TO_READ) -> Interface:
     """The dict of an __array_interface__ or __cuda_array_interface__, whose name is what."""
     if not isinstance(found, dict) or "shape" not in found or "typestr" not in found:
         raise InvalidArgumentError(f"{what} is not a dict with shape and typestr")
@@ -302,7 +359,7 @@ def read_interface(found: Any, what: str, device_type: int, writable: bool = Fal
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], int):
         address, read_only = data[0], bool(data[1])
     elif device_type == CPU and has_buffer(data):
-        owner = Buffer(data, writable)
+        owner = Buffer(data, wanted.writable)
         limit = owner.length
         (offset,) = _numbers((found.get("offset", 0),), f"offset of {what}")
         if not 0 <= offset <= limit:
@@ -313,6 +370,8 @@ def read_interface(found: Any, what: str, device_type: int, writable: bool = Fal
     if not 0 <= address < 2**64:
         raise InvalidSizeError(f"address of {what} is {address}; the range is 0 to {2**64 - 1}")
     size = _dense(address, shape, steps, device_type)
+    if wanted.rows:
+        _must_be_rows(what, shape[:-1], strides, item)
     if limit is not None and size > limit:
         raise OutOfRangeError(f"{what} has {size} bytes, and its data has {limit} from offset {found.get('offset', 0)} on")
     stream = found.get("stream")
@@ -339,25 +398,25 @@ def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, de
 Lender = Union["BytesLike", Any]
 
 
-def lend(source: Lender, writable: bool) -> Lent | Buffer:
+def lend(source: Lender, wanted: Wanted) -> Lent | Buffer:
     """The memory of an object, by the first protocol that it has."""
     if isinstance(source, _Capsule):
-        return _lend_capsule(source, writable, private=False)
+        return _lend_capsule(source, wanted, private=False)
     try:
-        return Buffer(source, writable)
+        return Buffer(source, wanted.writable)
     except TypeError:
         if has_buffer(source):  # of Python objects
             raise
-        return _lend_array(source, writable)
+        return _lend_array(source, wanted)
     except (ValueError, BufferError):  # read-only, items that the buffer protocol does not know, or not row by row
-        if writable and (size := _read_only_bytes(source)) is not None:
-            raise _read_only(source, size) from None
+        if wanted.writable and (size := _read_only_bytes(source)) is not None:
+            raise wanted.refuse_read_only(type(source).__name__, size) from None
         found = getattr(source, "__array_interface__", None)
         if found is not None:
-            return _lend_interface(source, found, writable)
+            return _lend_interface(source, found, wanted)
         if not hasattr(type(source), "__dlpack__"):
             raise
-        return _lend_array(source, writable)
+        return _lend_array(source, wanted)
 
 
 def _read_only_bytes(source: Any) -> int | None:
@@ -368,22 +427,18 @@ def _read_only_bytes(source: Any) -> int | None:
         return None
 
 
-def _read_only(source: Any, size: int) -> InvalidStateError:
-    return InvalidStateError(f"the {type(source).__name__}'s {size} bytes are read-only: adopt it with read_only=True")
-
-
-def _lend_array(source: Any, writable: bool) -> Lent:
+def _lend_array(source: Any, wanted: Wanted) -> Lent:
     kind = type(source)
     if hasattr(kind, "__dlpack__"):
-        return _lend_capsule(_capsule_of(source), writable, private=True)
+        return _lend_capsule(_capsule_of(source, wanted), wanted, private=True)
     found = getattr(source, "__array_interface__", None)
     if found is not None:
-        return _lend_interface(source, found, writable)
+        return _lend_interface(source, found, wanted)
     found = getattr(source, "__cuda_array_interface__", None)
     if found is not None:
-        return _lend_interface(source, found, writable, "__cuda_array_interface__", CUDA)
+        return _lend_interface(source, found, wanted, "__cuda_array_interface__", CUDA)
     raise TypeError(
-        f"{kind.__name__} cannot be adopted: it has neither the buffer protocol nor __dlpack__, __array_interface__ or "
+        f"{kind.__name__} is no memory: it has neither the buffer protocol nor __dlpack__, __array_interface__ or "
         "__cuda_array_interface__"
     )
 
@@ -400,15 +455,13 @@ class Described(NamedTuple):
 
 def describe(source: Any) -> Described:
     """The memory of an object with __dlpack__, to read, and its type and shape."""
-    capsule = _capsule_of(source)
-    lent = _lend_capsule(capsule, writable=False, private=True)
+    capsule = _capsule_of(source, _TO_READ)
+    lent = _lend_capsule(capsule, _TO_READ, private=True)
     if lent.stream is not None:
         raise UnsupportedError(f"the {type(source).__name__}'s {lent.length} bytes lie on a device: copy them to the host first")
+    tensor, read_only = _tensor_of(capsule, is_versioned(capsule)), False
     if is_versioned(capsule):
-        managed = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
-        tensor, read_only = managed.tensor, bool(managed.flags & 1)
-    else:
-        tensor, read_only = _Tensor.from_address(_pointer(capsule, b"dltensor")), False
+        read_only = bool(_Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).flags & 1)
     found = [item for item in _NAMED.values() if (item.code, item.bits, 1) == (tensor.code, tensor.bits, tensor.lanes)]
     if not found:
         raise UnsupportedError(f"the tensor's items are of DLPack's type {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
@@ -416,10 +469,10 @@ def describe(source: Any) -> Described:
     return Described(lent, found[0], tuple(tensor.shape[: tensor.ndim]), strides, read_only)
 
 
-def _lend_interface(source: Any, found: Any, writable: bool, what: str = "__array_interface__", device_type: int = CPU) -> Lent:
-    memory = read_interface(found, what, device_type, writable)
-    if memory.read_only and writable:
-        raise _read_only(source, memory.bytes)
+def _lend_interface(source: Any, found: Any, wanted: Wanted, what: str = "__array_interface__", device_type: int = CPU) -> Lent:
+    memory = read_interface(found, what, device_type, wanted)
+    if memory.read_only and wanted.writable:
+        raise wanted.refuse_read_only(type(source).__name__, memory.bytes)
     stream = None if device_type == CPU else memory.stream or 0
     return Lent(memory.address, memory.bytes, (source, memory.owner), stream)
 
@@ -429,7 +482,7 @@ def lend_all(sources: Iterable[Lender], writable: bool) -> list[Lent | Buffer]:
     lents: list[Lent | Buffer] = []
     try:
         for source in sources:
-            lents.append(lend(source, writable))
+            lents.append(lend(source, Wanted(writable)))
     except BaseException:
         give_back(lents)
         raise

@@ -41,7 +41,7 @@ from ._errors import (
 from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, sync_of, value_of
 from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
-from ._tensor import Lender, Lent, give_back, lend, lend_all, stream_of
+from ._tensor import Lender, Lent, Wanted, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
 from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
@@ -342,7 +342,7 @@ class Context(Closable):
         """
         page = ctypes.c_uint64()
         context = self.handle
-        lent = lend(memory, not read_only)
+        lent = lend(memory, Wanted(not read_only))
         options = _adopt_options(read_only, id, stream_of(lent))
         options.user = token = hold(lent)
         status = lib.mmsb_page_adopt(context, lent.address, lent.length, options, page)

@@ -9,18 +9,20 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
 
 from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
-from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError
+from ._errors import ClosedError, InvalidArgumentError, MismatchError, MMSBError, OutOfRangeError
 from ._ffi import as_record, check, lib, number_from, sized, value_of
-from ._lease import let_go, when_dropped
+from ._lease import hold, let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
+from ._tensor import Lender, Wanted, lend, stream_of
 from .capture import Capture
 from .snapshot import AnyPath, path_bytes
-from .ticket import Ticket
+from .ticket import Ticket, let_go_behind, sweep
 
 if TYPE_CHECKING:
     from .context import Context, File
@@ -457,10 +459,33 @@ class Stream(Handled):
         """A use whose blocks are added one by one. permissive: add() ignores None, which stands for memory of others."""
         return Recorder(self, number_from(lib.mmsb_use_record, self.handle, int(bool(permissive))))
 
-    def copy(self, to: BlockOrAddress, source: BlockOrAddress, length: int) -> None:
-        """Queues a copy of length bytes between blocks and addresses. Host memory must stay valid until the copy is done."""
-        size = unsigned(length, "length")
-        check(lib.mmsb_stream_copy(self.handle, _address(to, size), _address(source, size), size))
+    def copy(self, to: Memory, source: Memory, length: int | None = None) -> None:
+        """Queues a copy between any two of blocks, pages, arrays of other libraries and addresses.
+
+        - an array has the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, and lies row by row. Work
+          on it that its library has queued comes before the copy; what that queues later waits for nothing, unless the program
+          says so. Arrays and pages are kept, and pages stay where they are, until the stream has passed the copy, which wait()
+          and later copies notice; in a capture the program keeps them
+        - blocks, and pages on devices, are copied within a use of them
+        - an address is a number; the memory must stay valid until the copy is done
+        - length: bytes from the first on; None = all, and both must have the same number, which an address takes over
+
+        Example: stream.copy(block, numpy_array), stream.copy(tensor, block).
+        """
+        parts = _part(self, "to", to, True), _part(self, "source", source, False)
+        size = _common_length(parts, length)
+        kept = [part.kept for part in parts if part.kept is not None]
+        token = hold(kept) if kept else 0
+        try:
+            for part in parts:
+                if part.behind:
+                    check(lib.mmsb_stream_after_native(self.handle, part.behind))
+            check(lib.mmsb_stream_copy(self.handle, parts[0].address, parts[1].address, size))
+        except MMSBError:  # of Ctrl-C nobody knows whether the copy was queued
+            let_go(token)
+            raise
+        if token:
+            let_go_behind(self.handle, token)
 
     def fill(self, to: BlockOrAddress, value: int, length: int | None = None) -> None:
         """Queues setting length bytes to value, from 0 to 255. length None: all bytes of a block."""
@@ -563,6 +588,7 @@ class Stream(Handled):
         """Waits until all queued work is done, at most timeout seconds: TimeoutError, or WouldBlockError for timeout 0."""
         if timeout == 0:
             check(lib.mmsb_stream_wait(self.handle, 0))
+            sweep()
             return
         with self.record() as ticket:  # waiting for a ticket lets Python handle signals
             ticket.wait(timeout)
@@ -571,9 +597,16 @@ class Stream(Handled):
         """A ticket that is done when all work queued so far is done."""
         return Ticket(number_from(lib.mmsb_stream_record, self.handle), 0, lambda: None)
 
-    def after(self, ticket: Ticket[None]) -> None:
-        """Makes work that is queued from now on run behind a ticket of record(). The device waits, not the host."""
-        check(lib.mmsb_stream_after(self.handle, ticket.handle))
+    def after(self, other: Ticket[None] | Any) -> None:
+        """Makes work that is queued from now on run behind other. The device waits, not the host.
+
+        other: a ticket of record(), or a stream, also one of another library (an object with __cuda_stream__, or the driver's
+        pointer): what it has queued so far.
+        """
+        if isinstance(other, Ticket):
+            check(lib.mmsb_stream_after(self.handle, other.handle))
+        else:
+            check(lib.mmsb_stream_after_native(self.handle, cuda_stream(other)))
 
     def close(self) -> None:
         """Ends the lease or the registration. Idempotent. A stream that captures is not closed: InvalidStateError."""
@@ -700,6 +733,8 @@ class Recorder(Use):
 
 #: A block, or a device or host address.
 BlockOrAddress = Union[Block, int]
+#: What Stream.copy takes: a block, a page, an address, or an array of another library (Lender).
+Memory = Union[Block, "Page", int, Lender]
 
 
 def _address(of: BlockOrAddress, length: int) -> int:
@@ -711,6 +746,48 @@ def _within(block: Block, offset: int, length: int) -> int:
         raise OutOfRangeError(f"offset {offset} and length {length} reach past the block's {block.bytes} bytes")
     block.handle  # noqa: B018 - raises for a block that was freed
     return block.address + offset
+
+
+class _Part(NamedTuple):
+    """One side of a copy."""
+
+    what: str
+    address: int
+    #: None for an address.
+    bytes: int | None = None
+    #: What has the memory, where the program need not keep it.
+    kept: object = None
+    #: The driver's stream whose work comes before; 0 = none.
+    behind: int = 0
+
+
+def _part(stream: Stream, what: str, of: Memory, writable: bool) -> _Part:
+    if isinstance(of, Block):
+        return _Part(what, _address(of, 0), of.bytes)
+    if isinstance(of, Integral):
+        return _Part(what, unsigned(of, what))
+    from .page import Page
+
+    if isinstance(of, Page):
+        view = of.view(write=writable)
+        return _Part(what, view.address, view.nbytes, view)
+    lent = lend(of, Wanted(writable, rows=True, stream=(stream.device, stream.native)))
+    return _Part(what, lent.address, lent.length, lent, stream_of(lent) or 0)
+
+
+def _common_length(parts: tuple[_Part, _Part], length: int | None) -> int:
+    to, source = (part.bytes for part in parts)
+    if length is None:
+        if to is None and source is None:
+            raise InvalidArgumentError("length is None; between two addresses it must be given")
+        if to is not None and source is not None and to != source:
+            raise MismatchError(f"to has {to} bytes, source has {source}: length can be given")
+        return to if to is not None else source or 0
+    size = unsigned(length, "length")
+    for part in parts:
+        if part.bytes is not None and size > part.bytes:
+            raise OutOfRangeError(f"length {size} reaches past the {part.bytes} bytes of {part.what}")
+    return size
 
 
 def _ordinal(call: Callable[..., int], handle: int) -> int:

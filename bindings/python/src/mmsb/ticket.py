@@ -277,6 +277,18 @@ def _close(handle: int, token: int) -> None:
     sweep()
 
 
+def let_go_behind(stream: int, token: int) -> None:
+    """Ends hold() when a stream has passed what is queued now; at once where it captures, as nobody can know when it has."""
+    handle = ctypes.c_uint64()
+    status = lib.mmsb_stream_record(stream, handle)
+    if status == _abi.OK:
+        _close(handle.value, token)
+        return
+    let_go(token)
+    if status != _abi.E_INVALID_STATE:
+        check(status)
+
+
 def sweep() -> None:
     """Ends the dropped tickets whose work has ended."""
     if lib.forked:

@@ -10,7 +10,18 @@ from . import _abi
 from ._convert import as_array
 from ._errors import InvalidArgumentError, InvalidStateError, UnsupportedError
 from ._object import NotCopied
-from ._tensor import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ItemType, export, item_type_of, options_of, tensor_in
+from ._tensor import (
+    CPU,
+    CUDA,
+    CUDA_HOST,
+    CUDA_MANAGED,
+    ItemType,
+    export,
+    is_row_major,
+    item_type_of,
+    options_of,
+    tensor_in,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,12 +124,7 @@ class View(NotCopied):
 
     @property
     def _contiguous(self) -> bool:
-        step = 1
-        for length, stride in zip(reversed(self._shape), reversed(self._strides)):
-            if length != 1 and stride != step:
-                return self.nbytes == 0
-            step *= length
-        return True
+        return is_row_major(self._shape, self._strides)
 
     # ------------------------------------------------------------------------------------------------------ DLPack
 
