@@ -274,10 +274,10 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 	@python3 tools/go_test.py -vet=off ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools $(FAKECUDA) ## half of the Go packages under the race detector (the commit says which)
-	@$(RACE) $$(tools/half.py $(LONG_RACES) / $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
+test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
+	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(strip $(LONG_RACES))) / $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
 
-# The packages that take as long as all others together.
+# The packages of which each takes about as long as all others together.
 LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 RACE := python3 tools/go_test.py -race -buildmode=exe -tags $(TAGS),invariants
@@ -288,15 +288,19 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
-	@python3 tests/mutations/run.py --half
+test-mutants: $(STAMPS)/tools ## an eighth of the bugs planted in copies of the source (the commit says which): each must be caught
+	@python3 tests/mutations/run.py --share
 
 .PHONY: mutants
 mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
+.PHONY: every-bit
+every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
+	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
+
 .PHONY: whole
-whole: race mutants test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package test-arm64 \
+whole: race every-bit mutants test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package test-arm64 \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)

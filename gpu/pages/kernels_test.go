@@ -168,6 +168,10 @@ func TestPagesOnADeviceAreNotCopiedToTheHost(t *testing.T) {
 		w.holds(b, 100, "propagated")
 		w.holds(b, 110, other[110:size-1]+"x")
 
+		require.Zero(t, nativetest.ClearMask(a))
+		require.Equal(t, status.OK, w.mark(a, 1001, one[:4096]))
+		require.Equal(t, sim.Link{ToDevice: 32}, w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) }), "one run")
+
 		every := make([]uint64, size/16)
 		for i := range every {
 			every[i] = uint64(i) * 16
@@ -182,7 +186,9 @@ func TestPagesOnADeviceAreNotCopiedToTheHost(t *testing.T) {
 		require.Equal(t, status.OK, code)
 		for i := range every {
 			require.Equal(t, moved[16*i], got[16*i])
-			require.Equal(t, other[16*i+14], got[16*i+14])
+			if 16*i > 6000 {
+				require.Equal(t, other[16*i+14], got[16*i+14])
+			}
 		}
 
 		require.Zero(t, nativetest.ClearMask(a))
