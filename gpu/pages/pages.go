@@ -60,7 +60,7 @@ type context struct {
 }
 
 const (
-	// mostLanes is how many calls work on the pages of a device at a time; others wait.
+	// mostLanes is how many calls work on the pages of a device at a time, beside carriers; others wait.
 	mostLanes = 4
 	// stagingBytes is what goes to or from a device at a time.
 	stagingBytes = 1 << 20
@@ -76,6 +76,8 @@ type device struct {
 	turn  sync.Cond
 	lanes []*lane // all there are
 	idle  []*lane
+	// Lanes that carriers have. While a call has one it may need another, so that it waits for none that carriers keep.
+	carried int
 }
 
 // lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory
@@ -149,23 +151,59 @@ func (c *context) Simulated() bool { return c.set.Simulated() }
 func (d *device) take() (*lane, error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	for len(d.idle) == 0 {
-		if len(d.lanes) < mostLanes {
-			l, err := d.open()
-			if err == nil {
-				d.lanes = append(d.lanes, l)
-				return l, nil
-			}
-			if len(d.lanes) == 0 {
-				return nil, err
+	for {
+		if l := d.idleLane(); l != nil {
+			return l, nil
+		}
+		if len(d.lanes)-d.carried < mostLanes {
+			l, err := d.openLane()
+			if err == nil || len(d.lanes) == d.carried {
+				return l, err
 			}
 		}
 		d.turn.Wait()
 	}
+}
+
+// takeToCarry is a lane for a carrier, until giveBack: the first without a wait for others, the next ones only where there are
+// few, else nil.
+func (d *device) takeToCarry(first bool) (l *lane, err error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if l = d.idleLane(); l == nil && (first || len(d.lanes) < mostLanes) {
+		l, err = d.openLane()
+	}
+	if l != nil {
+		d.carried++
+	}
+	return l, err
+}
+
+func (d *device) giveBack(l *lane) {
+	d.mutex.Lock()
+	d.carried--
+	d.mutex.Unlock()
+	d.give(l)
+}
+
+// idleLane is one, or nil; the lock is held.
+func (d *device) idleLane() *lane {
 	last := len(d.idle) - 1
+	if last < 0 {
+		return nil
+	}
 	l := d.idle[last]
 	d.idle = d.idle[:last]
-	return l, nil
+	return l
+}
+
+// openLane makes one more; the lock is held.
+func (d *device) openLane() (*lane, error) {
+	l, err := d.open()
+	if err == nil {
+		d.lanes = append(d.lanes, l)
+	}
+	return l, err
 }
 
 func (d *device) give(l *lane) {

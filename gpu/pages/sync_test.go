@@ -603,3 +603,55 @@ func TestSmallRangesComeTogether(t *testing.T) {
 		}
 	})
 }
+
+// Threads sync pages of which both sides may write every other one: so each sync reads some from the device while others are on
+// their way. Nobody keeps what another one waits for while it waits itself.
+func TestSyncsThatReadPagesBesideOthers(t *testing.T) {
+	const threads, count, rounds = 6, 150, 4
+	onDevices(t, sim.Options{Latency: 50 * time.Microsecond, Unchecked: true}, func(w *world) {
+		done := make(chan error, threads)
+		for thread := range threads {
+			var pages []uint64
+			var copies [][]byte
+			for range count {
+				pages = append(pages, w.create(abi.LocationCPU, 0, 5000))
+			}
+			_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+			require.NoError(t, err)
+			for i := 1; i < count; i += 2 {
+				copies = append(copies, w.hostCopy(pages[i]))
+				w.pin(pages[i])
+			}
+			go func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				for round := range rounds {
+					for i := range copies {
+						copies[i][100+i] = byte(1 + round + thread)
+						if code := nativetest.WritePage(pages[2*i], 0, copies[i]); code != 0 {
+							done <- status.Errorf(status.Code(code), "thread %d cannot write page %d", thread, 2*i)
+							return
+						}
+					}
+					if _, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil); err != nil {
+						done <- err
+						return
+					}
+				}
+				for i := 1; i < count; i += 2 {
+					handle := pages[i]
+					if nativetest.UnpinPage(handle, true) != 0 || page.UnpinHostCopy(handle, true) != nil {
+						done <- status.Errorf(status.Internal, "thread %d cannot unpin page %d", thread, i)
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		over := time.AfterFunc(10*time.Second, func() { panic("syncs wait for each other") }) // a failure would wait, too
+		defer over.Stop()
+		for range threads {
+			require.NoError(t, <-done)
+		}
+	})
+}

@@ -68,7 +68,7 @@ func (c *context) Carry(ordinal int32, toDevice bool) (residency.Carrier, error)
 	if err != nil {
 		return nil, err
 	}
-	first, err := d.take()
+	first, err := d.takeToCarry(true)
 	if err != nil {
 		return nil, c.met(ordinal, d, err)
 	}
@@ -127,7 +127,7 @@ func (c *carrier) fill() error {
 		return nil
 	}
 	if len(c.idle) == 0 && len(c.taken) < mostSteps {
-		if l := c.takeIdle(); l != nil {
+		if l, _ := c.takeToCarry(false); l != nil { // else there is one less
 			c.use(l)
 		}
 	}
@@ -177,29 +177,9 @@ func (c *carrier) End() error {
 		}
 	}
 	for _, l := range c.taken {
-		c.give(l)
+		c.giveBack(l)
 	}
 	return c.met(c.ordinal, c.device, c.err)
-}
-
-// takeIdle is a lane that nobody uses, or nil: who has one waits for none.
-func (d *device) takeIdle() *lane {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if last := len(d.idle) - 1; last >= 0 {
-		l := d.idle[last]
-		d.idle = d.idle[:last]
-		return l
-	}
-	if len(d.lanes) == mostLanes {
-		return nil
-	}
-	l, err := d.open()
-	if err != nil {
-		return nil
-	}
-	d.lanes = append(d.lanes, l)
-	return l
 }
 
 // pack takes the first of the ranges into the step, and returns those for which it has no space.

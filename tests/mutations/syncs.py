@@ -12,6 +12,7 @@ WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 TOGETHER = "^TestSmallRangesComeTogether$"
 MANY_FAIL = "^TestAStepOfManyFails$"
+BESIDE = "^TestSyncsThatReadPagesBesideOthers$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
 PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
 FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
@@ -30,8 +31,8 @@ SYNCS = Go(
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
-        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK,
-        WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
+        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
+        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -103,6 +104,10 @@ SYNCS = Go(
             "waits-for-each-step", "a step begins when the one before has arrived",
             "carrier.fill", "len(c.taken) < mostSteps", "false",
             mode=STEPS,
+        ),
+        Mutant(
+            "lanes-kept-from-their-owner", "syncs keep all lanes, and each waits for one more",
+            "device.take", "len(d.lanes)-d.carried < mostLanes", "len(d.lanes) < mostLanes", mode=BESIDE,
         ),
         Mutant(
             "group-by-group", "each group is a step of its own, also while others are on their way",
