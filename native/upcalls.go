@@ -125,7 +125,8 @@ func mmsbgo_device_prepare(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb
 }
 
 //export mmsbgo_device_read_runs
-func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint64_t, buffer unsafe.Pointer) (code C.mmsb_status_t) {
+func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint64_t,
+	buffer unsafe.Pointer) (code C.mmsb_status_t) {
 	defer guard(&code)
 	of := unsafe.Slice((*Run)(unsafe.Pointer(runs)), int(count))
 	sum := uint64(0)

@@ -35,7 +35,8 @@ func (c *context) kernel(ordinal int32, work func(d *device, l *lane) error) (do
 }
 
 // Compare is residency.Devices'.
-func (c *context) Compare(ordinal int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error) {
+func (c *context) Compare(ordinal int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool,
+	err error) {
 	done, err = c.kernel(ordinal, func(d *device, l *lane) (err error) {
 		if bits != nil {
 			return d.differences(l, driver.Address(a), driver.Address(b), bytes, bits)
@@ -110,7 +111,8 @@ func (c *context) Checksum(ordinal int32, at uintptr, bytes uint64) (sum uint32,
 // mask is smaller than the list of its runs. Of a byte that several ranges have, only the last one's is copied.
 func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []residency.Masked) (done bool, err error) {
 	for _, one := range from {
-		if to < one.Address+uintptr(bytes) && one.Address < to+uintptr(bytes) { // as one array of the program's may be within another
+		// as one array of the program's may be within another
+		if to < one.Address+uintptr(bytes) && one.Address < to+uintptr(bytes) {
 			return false, nil
 		}
 	}
@@ -205,7 +207,8 @@ func eachRun(mask []byte, run func(begin, end uint64)) {
 // propagateRuns copies ranges that lie apart in one launch.
 func (d *device) propagateRuns(l *lane, spans []kernels.Span) error {
 	slices.SortFunc(spans, func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) })
-	return d.withTable(l, uint64(len(spans))*uint64(unsafe.Sizeof(kernels.Span{})), func(table driver.Address) (driver.Launch, []byte, error) {
+	bytes := uint64(len(spans)) * uint64(unsafe.Sizeof(kernels.Span{}))
+	return d.withTable(l, bytes, func(table driver.Address) (driver.Launch, []byte, error) {
 		launch, err := d.kernels.CopyMany(table, spans) // which completes the spans
 		return launch, bytesOf(spans), err
 	})
