@@ -2523,8 +2523,8 @@ MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
 MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
 
 /* The live block of a runtime that has an address of the device, and how many bytes into the block that is (offset may be NULL).
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no; looks at all blocks there are, some
- * nanoseconds each. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no; it may look at all blocks there
+ * are, some nanoseconds each. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset);
 
 /* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared
