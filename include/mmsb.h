@@ -1149,9 +1149,9 @@ MMSB_API mmsb_status_t mmsb_page_checksum(mmsb_page_t page, uint64_t offset, uin
 MMSB_API uint32_t mmsb_checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
 
 /* Copies the bytes that the change mask of one page has into another page of the same size. It is one delta of page: the bytes
- * are marked in page's change mask, its epoch is the next, and a journal has a delta of kind MMSB_DELTA_RUNS. Both pages are locked
- * for it; nothing of from changes. If its mask has no bit, nothing happens. Where both lie on one device the bytes are copied
- * there, and only what says which goes over the link: 32 bytes for each run, or the mask where that is less.
+ * are marked in page's change mask, its epoch is the next, and a journal has a delta of kind MMSB_DELTA_RUNS. Both pages are
+ * locked for it; nothing of from changes. If its mask has no bit, nothing happens. Where both lie on one device the bytes are
+ * copied there, and only what says which goes over the link: 32 bytes for each run, or the mask where that is less.
  * Errors: as mmsb_page_apply; MMSB_E_INVALID_ARGUMENT (page is from), MMSB_E_MISMATCH (sizes). Threads: any. Blocks: short. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from);
