@@ -85,9 +85,10 @@ func (d *device) difference(l *lane, a, b driver.Address, bytes uint64) (found n
 	return native.Difference{Count: binary.NativeEndian.Uint64(result), First: binary.NativeEndian.Uint64(result[8:])}, err
 }
 
-// Checksum is residency.Devices'. The kernel sums parts up, whose checksums the host joins.
-func (c *context) Checksum(ordinal int32, at uintptr, bytes uint64) (sum uint32, done bool, err error) {
-	done, err = c.kernel(ordinal, func(d *device, l *lane) error {
+// Checksums is residency.Devices'. The kernel sums up small parts, whose checksums the host joins.
+func (c *context) Checksums(ordinal int32, at uintptr, bytes, part uint64, sums []uint32) (done bool, err error) {
+	return c.kernel(ordinal, func(d *device, l *lane) error {
+		small := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(l.bytes()))), mostSums)
 		for begin := uint64(0); begin < bytes; begin += mostSums * summedBytes {
 			count := min(mostSums*summedBytes, bytes-begin)
 			launch, err := d.kernels.Checksum(l.staging, driver.Address(at)+driver.Address(begin), count, summedBytes)
@@ -97,14 +98,20 @@ func (c *context) Checksum(ordinal int32, at uintptr, bytes uint64) (sum uint32,
 			if err != nil {
 				return err
 			}
-			parts := kernels.Parts(count, summedBytes)
-			sums := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(l.bytes()))), parts)
-			of := native.JoinChecksums(sums, summedBytes, count-(parts-1)*summedBytes)
-			sum = native.JoinChecksums([]uint32{sum, of}, begin, count)
+			for from := uint64(0); from < count; {
+				to := min(from+part-(begin+from)%part, count)
+				first, end := from/summedBytes, (to+summedBytes-1)/summedBytes
+				of := native.JoinChecksums(small[first:end], summedBytes, to-(end-1)*summedBytes)
+				if sum := &sums[(begin+from)/part]; (begin+from)%part == 0 {
+					*sum = of
+				} else {
+					*sum = native.JoinChecksums([]uint32{*sum, of}, 0, to-from)
+				}
+				from = to
+			}
 		}
 		return nil
 	})
-	return sum, done, err
 }
 
 // Propagate is residency.Devices'. One kernel makes the whole change: it copies runs, or of one range what a mask has, where the
