@@ -275,7 +275,8 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 
 .PHONY: test-race
 test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
-	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(strip $(LONG_RACES))) / $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
+	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(LONG_RACES)) / \
+	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
 
 # The packages of which each takes about as long as all others together.
 LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
@@ -288,7 +289,7 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## an eighth of the bugs planted in copies of the source (the commit says which): each must be caught
+test-mutants: $(STAMPS)/tools ## an eighth of the bugs planted in copies of the source (the commit says which)
 	@python3 tests/mutations/run.py --share
 
 .PHONY: mutants

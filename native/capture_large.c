@@ -101,6 +101,24 @@ uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint
     return part->length;
 }
 
+void mmsb__capture_sums(const mmsb__large_t *large, uint32_t first, uint32_t count, uint32_t *sums, uint8_t *known) {
+    mmsb__record_t *record = mmsb__record_at(large->index);
+    const uint64_t offset = first * MMSB__CHUNK_BYTES;
+    uint64_t length = 0;
+    for (uint32_t i = 0; i < count; i++)
+        length += large->parts[first + i].length;
+    uint64_t state = mmsb__record_lock_library(large->index);
+    mmsb_status_t status = MMSB_E_UNSUPPORTED;
+    if (mmsb__on_device(state) && record->locator == 0) {
+        status = mmsb__upcalls.device_checksums(large->index, offset, length, MMSB__GRANULE_BYTES, sums);
+        state = mmsb__state_load(record) & ~MMSB__OWNER_MASK;
+    }
+    /* What a writer has kept lines of is not as it was. */
+    for (uint32_t i = 0; i < count; i++)
+        known[i] = status == MMSB_OK && !large->parts[first + i].preimages;
+    mmsb__page_unlock(record, state);
+}
+
 void mmsb__capture_skip(mmsb__large_t *large, uint32_t number) {
     __atomic_store_n(&large->parts[number].taken, 1, __ATOMIC_RELEASE);
 }

@@ -16,6 +16,10 @@ mmsb__large_t *mmsb__capture_large(mmsb__capture_t *capture, uint32_t index, mms
  * last error is set. */
 uint32_t mmsb__capture_part(mmsb__capture_t *capture, mmsb__large_t *large, uint32_t part, uint64_t granules, uint8_t *buffer);
 
+/* What a device says of parts of bytes of a page, from first on: the checksums of their granules as they were at the moment, of
+ * each part as many as a whole one has. known[i]: 1, or 0 where only a copy can tell: of all, where the page is on no device. */
+void mmsb__capture_sums(const mmsb__large_t *large, uint32_t first, uint32_t count, uint32_t *sums, uint8_t *known);
+
 /* The part is as the base has it: no more copies of it are needed. */
 void mmsb__capture_skip(mmsb__large_t *large, uint32_t part);
 

@@ -133,7 +133,7 @@ static mmsb_status_t checksum_locked(uint64_t page, uint64_t offset, uint64_t le
     const mmsb__record_t *record = mmsb__record_of(page);
     mmsb_status_t status = MMSB_E_UNSUPPORTED;
     if (length > 0 && is_absent(record))
-        status = mmsb__upcalls.device_checksum(mmsb__record_index(record), offset, length, sum);
+        status = mmsb__upcalls.device_checksums(mmsb__record_index(record), offset, length, length, sum);
     if (status != MMSB_E_UNSUPPORTED)
         return status;
     source_t source;

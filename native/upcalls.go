@@ -24,7 +24,7 @@ type Upcalls struct {
 	DeviceReadRuns func(index uint32, runs []Run, to []byte) int32
 	// What devices do with such pages where they lie. done is false where the host has to.
 	DeviceCompare   func(a, b uint32, bits []byte) (found Difference, done bool, code int32)
-	DeviceChecksum  func(index uint32, offset, length uint64) (sum uint32, done bool, code int32)
+	DeviceChecksums func(index uint32, offset, length, part uint64, sums []uint32) (done bool, code int32)
 	DevicePropagate func(pages []uint64) (done bool, code int32)
 	// DeviceApplyMany passes over pages that are on no device; bad is the first change that could not be made.
 	DeviceApplyMany func(pages []uint64, deltas []Delta) (bad int, code int32)
@@ -125,7 +125,8 @@ func mmsbgo_device_prepare(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb
 }
 
 //export mmsbgo_device_read_runs
-func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint64_t, buffer unsafe.Pointer) (code C.mmsb_status_t) {
+func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint64_t,
+	buffer unsafe.Pointer) (code C.mmsb_status_t) {
 	defer guard(&code)
 	of := unsafe.Slice((*Run)(unsafe.Pointer(runs)), int(count))
 	sum := uint64(0)
@@ -149,14 +150,12 @@ func mmsbgo_device_compare(a, b C.uint32_t, difference *C.mmsb_difference_t, bit
 	return leftToHost(done, status)
 }
 
-//export mmsbgo_device_checksum
-func mmsbgo_device_checksum(index C.uint32_t, offset, length C.uint64_t, sum *C.uint32_t) (code C.mmsb_status_t) {
+//export mmsbgo_device_checksums
+func mmsbgo_device_checksums(index C.uint32_t, offset, length, part C.uint64_t, sums *C.uint32_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	of, done, status := upcalls.DeviceChecksum(uint32(index), uint64(offset), uint64(length))
-	if status == 0 && done {
-		*sum = C.uint32_t(of)
-	}
-	return leftToHost(done, status)
+	parts := (uint64(length)-1)/uint64(part) + 1
+	return leftToHost(upcalls.DeviceChecksums(uint32(index), uint64(offset), uint64(length), uint64(part),
+		unsafe.Slice((*uint32)(sums), int(parts))))
 }
 
 //export mmsbgo_device_propagate

@@ -64,9 +64,9 @@ var upcalls = native.Upcalls{
 		found, done, err := residency.DeviceCompare(a, b, bits, residencyOf)
 		return found, done, lasterror.Store(err)
 	},
-	DeviceChecksum: func(index uint32, offset, length uint64) (uint32, bool, int32) {
-		sum, done, err := residencyOf(index).DeviceChecksum(index, offset, length)
-		return sum, done, lasterror.Store(err)
+	DeviceChecksums: func(index uint32, offset, length, part uint64, sums []uint32) (bool, int32) {
+		done, err := residencyOf(index).DeviceChecksums(index, offset, length, part, sums)
+		return done, lasterror.Store(err)
 	},
 	DevicePropagate: func(pages []uint64) (bool, int32) {
 		done, err := residency.DevicePropagate(pages, residencyOf)

@@ -25,7 +25,20 @@ type largePage struct {
 	changed  []uint64
 	now      largeSaved // what this one has
 	written  bool       // something of it is in the file
+	there    there
 }
+
+// there is what a device has said of a page that lies on it, up to a chunk.
+type there struct {
+	looked int
+	known  []bool // by chunk: its granules' checksums are those of the moment
+}
+
+const (
+	granulesOfChunk = native.ChunkBytes / native.GranuleBytes
+	// lookedAt is how many chunks a device sums up while the page is locked.
+	lookedAt = 64
+)
 
 // saveLarge writes a page of more than a chunk.
 func (s *saver) saveLarge(index uint32) error {
@@ -77,7 +90,83 @@ func (l *largePage) compare(index uint32) {
 		begun = false
 	}
 	chunks, _ := l.captured.Parts()
-	l.now = largeSaved{generation, make([]uint32, chunks), make([]uint8, chunks), begun}
+	l.now = largeSaved{generation: generation, sums: make([]uint32, chunks), layers: make([]uint8, chunks), tracked: begun}
+	if native.OnDevice(native.RecordAt(index).LoadState()) {
+		l.now.granules = make([]uint32, chunks*granulesOfChunk)
+		l.there.known = make([]bool, chunks)
+	}
+}
+
+// look asks the device for what a chunk had at the moment, where the base has it to compare. ok is false where only a copy tells.
+func (l *largePage) look(number int) (ok bool) {
+	if l.there.known == nil || l.before == nil {
+		return false
+	}
+	for l.there.looked <= number {
+		first := l.there.looked
+		l.there.looked = min(first+lookedAt, len(l.there.known))
+		l.captured.Sums(first, l.now.granules[first*granulesOfChunk:l.there.looked*granulesOfChunk],
+			l.there.known[first:l.there.looked])
+	}
+	return l.there.known[number]
+}
+
+// granulesOf are the checksums of the granules that a chunk has.
+func (l *largePage) granulesOf(of []uint32, number int) []uint32 {
+	return of[number*granulesOfChunk:][:(l.length(number)+native.GranuleBytes-1)/native.GranuleBytes]
+}
+
+// length is that of a chunk.
+func (l *largePage) length(number int) uint64 {
+	return min(native.ChunkBytes, l.entry.Size-uint64(number)*native.ChunkBytes)
+}
+
+// sumUp notes the checksums of those granules of a chunk on a device whose bits are set, as they were copied: others may have
+// written them since the device was asked.
+func (l *largePage) sumUp(number int, granules uint64, bytes []byte) {
+	if l.now.granules == nil {
+		return
+	}
+	sums := l.granulesOf(l.now.granules, number)
+	for ; granules != 0 && bits.TrailingZeros64(granules) < len(sums); granules &= granules - 1 {
+		from := bits.TrailingZeros64(granules) * native.GranuleBytes
+		sums[from/native.GranuleBytes] = native.Checksum(bytes[from:min(from+native.GranuleBytes, len(bytes))])
+	}
+}
+
+// joined is the checksum of a chunk whose granules are summed up.
+func (l *largePage) joined(number int) uint32 {
+	sums := l.granulesOf(l.now.granules, number)
+	return native.JoinChecksums(sums, native.GranuleBytes, l.length(number)-uint64(len(sums)-1)*native.GranuleBytes)
+}
+
+// chunkThere writes what has changed of a chunk that the device has summed up; where that is much, it is left to be copied.
+func (l *largePage) chunkThere(number int) (done bool, err error) {
+	l.capture.Compared(l.length(number))
+	if sum := l.joined(number); sum == l.before[number] && sum != 0 {
+		l.capture.Skip(l.captured, number)
+		l.now.sums[number], l.now.layers[number] = sum, l.known.layers[number]
+		return true, nil
+	}
+	if len(l.known.granules) != len(l.now.granules) || l.known.layers[number] >= mostLayers {
+		return false, nil
+	}
+	changed, now := uint64(0), l.granulesOf(l.now.granules, number)
+	for i, sum := range l.granulesOf(l.known.granules, number) {
+		if now[i] != sum {
+			changed |= 1 << i
+		}
+	}
+	if changed == 0 || !few(changed) {
+		return false, nil
+	}
+	bytes, err := l.part(number, changed)
+	if err != nil {
+		return false, err
+	}
+	l.sumUp(number, changed, bytes)
+	l.now.sums[number], l.now.layers[number] = l.joined(number), l.known.layers[number]+1
+	return true, l.addGranules(changed, bytes, uint64(number)*native.ChunkBytes)
 }
 
 // chunk writes what has changed of a chunk.
@@ -97,12 +186,19 @@ func (l *largePage) chunk(number int) error {
 		}
 		return l.addGranules(l.changed[number], bytes, offset)
 	}
+	looked := l.look(number)
+	if looked {
+		if done, err := l.chunkThere(number); done || err != nil {
+			return err
+		}
+	}
 	bytes, err := l.part(number, native.AllGranules)
 	if err != nil {
 		return err
 	}
 	l.now.sums[number] = native.Checksum(bytes)
-	if l.before != nil {
+	l.sumUp(number, native.AllGranules, bytes)
+	if l.before != nil && !looked {
 		l.capture.Compared(uint64(len(bytes)))
 		if l.before[number] == l.now.sums[number] && l.before[number] != 0 {
 			l.now.layers[number] = layers()

@@ -262,6 +262,7 @@ type largeSaved struct {
 	sums       []uint32 // checksums of its chunks; 0 is not known
 	layers     []uint8  // in how many newer files granules of a chunk lie
 	tracked    bool     // the kernel counts what was written since
+	granules   []uint32 // checksums of all granules of a page on a device; nil is not known
 }
 
 // statistics are those of saves, of which one may be running.

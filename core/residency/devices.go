@@ -45,11 +45,12 @@ type Devices interface {
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
-	// Compare looks at two ranges of a device where they lie: what differs, with a bit for each byte of them where bits is not nil,
-	// which has room for these. Checksum is the CRC-32C of a range. Propagate copies the bytes that masks have from ranges, in
-	// their order, to one as long: all or none, unless the device is lost. done is false where the host has to do it.
+	// Compare looks at two ranges of a device where they lie: what differs, or a bit for each byte where bits is not nil.
+	// Checksums are the CRC-32C of the parts of a range, of which the last may be shorter, and which have a multiple of 4096 bytes
+	// where there are several. Propagate copies the bytes that masks have from ranges, in their order, to one as long:
+	// all or none, unless the device is lost. done is false where the host has to do it.
 	Compare(device int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error)
-	Checksum(device int32, at uintptr, bytes uint64) (sum uint32, done bool, err error)
+	Checksums(device int32, at uintptr, bytes, part uint64, sums []uint32) (done bool, err error)
 	Propagate(device int32, to uintptr, bytes uint64, from []Masked) (done bool, err error)
 	// Trim gives back memory of the devices that is kept for pages to come.
 	Trim()

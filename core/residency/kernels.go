@@ -72,13 +72,13 @@ func DeviceCompare(a, b uint32, bits []byte, of func(index uint32) *Residency) (
 	return of(a).devices.Compare(list[0].device, list[0].address(), list[1].address(), native.RecordAt(a).Size, bits)
 }
 
-// DeviceChecksum sums a range of a page up.
-func (r *Residency) DeviceChecksum(index uint32, offset, length uint64) (sum uint32, done bool, err error) {
+// DeviceChecksums sums up the parts of a range of a page.
+func (r *Residency) DeviceChecksums(index uint32, offset, length, part uint64, sums []uint32) (done bool, err error) {
 	list, ok, err := there([]uint32{index}, func(uint32) *Residency { return r })
 	if err != nil || !ok {
-		return 0, false, err
+		return false, err
 	}
-	return r.devices.Checksum(list[0].device, list[0].address()+uintptr(offset), length)
+	return r.devices.Checksums(list[0].device, list[0].address()+uintptr(offset), length, part, sums)
 }
 
 // DevicePropagate copies into the first page what the change masks of the others have, all of which have its size. Its own mask

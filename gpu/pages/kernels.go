@@ -35,7 +35,8 @@ func (c *context) kernel(ordinal int32, work func(d *device, l *lane) error) (do
 }
 
 // Compare is residency.Devices'.
-func (c *context) Compare(ordinal int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error) {
+func (c *context) Compare(ordinal int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool,
+	err error) {
 	done, err = c.kernel(ordinal, func(d *device, l *lane) (err error) {
 		if bits != nil {
 			return d.differences(l, driver.Address(a), driver.Address(b), bytes, bits)
@@ -84,9 +85,10 @@ func (d *device) difference(l *lane, a, b driver.Address, bytes uint64) (found n
 	return native.Difference{Count: binary.NativeEndian.Uint64(result), First: binary.NativeEndian.Uint64(result[8:])}, err
 }
 
-// Checksum is residency.Devices'. The kernel sums parts up, whose checksums the host joins.
-func (c *context) Checksum(ordinal int32, at uintptr, bytes uint64) (sum uint32, done bool, err error) {
-	done, err = c.kernel(ordinal, func(d *device, l *lane) error {
+// Checksums is residency.Devices'. The kernel sums up small parts, whose checksums the host joins.
+func (c *context) Checksums(ordinal int32, at uintptr, bytes, part uint64, sums []uint32) (done bool, err error) {
+	return c.kernel(ordinal, func(d *device, l *lane) error {
+		small := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(l.bytes()))), mostSums)
 		for begin := uint64(0); begin < bytes; begin += mostSums * summedBytes {
 			count := min(mostSums*summedBytes, bytes-begin)
 			launch, err := d.kernels.Checksum(l.staging, driver.Address(at)+driver.Address(begin), count, summedBytes)
@@ -96,21 +98,28 @@ func (c *context) Checksum(ordinal int32, at uintptr, bytes uint64) (sum uint32,
 			if err != nil {
 				return err
 			}
-			parts := kernels.Parts(count, summedBytes)
-			sums := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(l.bytes()))), parts)
-			of := native.JoinChecksums(sums, summedBytes, count-(parts-1)*summedBytes)
-			sum = native.JoinChecksums([]uint32{sum, of}, begin, count)
+			for from := uint64(0); from < count; {
+				to := min(from+part-(begin+from)%part, count)
+				first, end := from/summedBytes, (to+summedBytes-1)/summedBytes
+				of := native.JoinChecksums(small[first:end], summedBytes, to-(end-1)*summedBytes)
+				if sum := &sums[(begin+from)/part]; (begin+from)%part == 0 {
+					*sum = of
+				} else {
+					*sum = native.JoinChecksums([]uint32{*sum, of}, 0, to-from)
+				}
+				from = to
+			}
 		}
 		return nil
 	})
-	return sum, done, err
 }
 
 // Propagate is residency.Devices'. One kernel makes the whole change: it copies runs, or of one range what a mask has, where the
 // mask is smaller than the list of its runs. Of a byte that several ranges have, only the last one's is copied.
 func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []residency.Masked) (done bool, err error) {
 	for _, one := range from {
-		if to < one.Address+uintptr(bytes) && one.Address < to+uintptr(bytes) { // as one array of the program's may be within another
+		// as one array of the program's may be within another
+		if to < one.Address+uintptr(bytes) && one.Address < to+uintptr(bytes) {
 			return false, nil
 		}
 	}
@@ -205,7 +214,8 @@ func eachRun(mask []byte, run func(begin, end uint64)) {
 // propagateRuns copies ranges that lie apart in one launch.
 func (d *device) propagateRuns(l *lane, spans []kernels.Span) error {
 	slices.SortFunc(spans, func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) })
-	return d.withTable(l, uint64(len(spans))*uint64(unsafe.Sizeof(kernels.Span{})), func(table driver.Address) (driver.Launch, []byte, error) {
+	bytes := uint64(len(spans)) * uint64(unsafe.Sizeof(kernels.Span{}))
+	return d.withTable(l, bytes, func(table driver.Address) (driver.Launch, []byte, error) {
 		launch, err := d.kernels.CopyMany(table, spans) // which completes the spans
 		return launch, bytesOf(spans), err
 	})

@@ -164,20 +164,21 @@ func TestPagesOnADeviceAreNotCopiedToTheHost(t *testing.T) {
 
 		require.Equal(t, status.OK, w.mark(a, 100, "propagated"))
 		require.Equal(t, status.OK, w.mark(a, size-1, "x"))
-		require.Equal(t, sim.Link{ToDevice: 2 * 32}, w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) }), "two runs")
+		propagate := func() { require.Zero(t, nativetest.PropagatePages(b, a)) }
+		require.Equal(t, sim.Link{ToDevice: 2 * 32}, w.links(propagate), "two runs")
 		w.holds(b, 100, "propagated")
 		w.holds(b, 110, other[110:size-1]+"x")
 
 		require.Zero(t, nativetest.ClearMask(a))
 		require.Equal(t, status.OK, w.mark(a, 1001, one[:4096]))
-		require.Equal(t, sim.Link{ToDevice: 32}, w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) }), "one run")
+		require.Equal(t, sim.Link{ToDevice: 32}, w.links(propagate), "one run")
 
 		every := make([]uint64, size/16)
 		for i := range every {
 			every[i] = uint64(i) * 16
 		}
 		require.Equal(t, status.OK, w.apply(a, every, random(r, size/16)))
-		all := w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) })
+		all := w.links(propagate)
 		require.Zero(t, all.ToHost)
 		require.Less(t, all.ToDevice, uint64(size/8+100), "the mask is less than a list of its runs")
 		moved, code := w.read(a, 0, size)
@@ -193,10 +194,10 @@ func TestPagesOnADeviceAreNotCopiedToTheHost(t *testing.T) {
 
 		require.Zero(t, nativetest.ClearMask(a))
 		require.Equal(t, status.OK, w.apply(a, []uint64{size - 70, size - 68, size - 66, size - 64, size - 3}, "eight"))
-		require.Less(t, w.links(func() { require.Zero(t, nativetest.PropagatePages(b, a)) }).ToDevice, uint64(100),
+		require.Less(t, w.links(propagate).ToDevice, uint64(100),
 			"of a mask what has its bits")
-		w.holds(b, size-70, "e"+got[size-69:size-68]+"i"+got[size-67:size-66]+"g"+got[size-65:size-64]+"h"+got[size-63:size-3]+"t"+
-			got[size-2:])
+		w.holds(b, size-70, "e"+got[size-69:size-68]+"i"+got[size-67:size-66]+"g"+got[size-65:size-64]+"h"+
+			got[size-63:size-3]+"t"+got[size-2:])
 		moved, code = w.read(a, 0, size)
 		require.Equal(t, status.OK, code)
 		w.comparesAs(a, w.lie("other device", other), moved, other)

@@ -148,13 +148,6 @@ COMPARISONS = Library(
             "offset - origin > bytes",
         ),
         Mutant(
-            "everything-is-propagated",
-            "bytes without a mark are propagated, too",
-            "copy_masked",
-            "if ((run & (run + 1)) == 0)",
-            "if (run != 0)",
-        ),
-        Mutant(
             "sizes-may-differ",
             "a page is propagated into one of another size",
             "check_locked",

@@ -21,18 +21,19 @@ JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
 USES = "^(TestWorkOnPagesIsInOrder|TestUsesOfPagesInTwoPlaces|TestAUsePins|TestUsesEndWithTheirContext)"
 ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomChangesOfAdoptedMemory)"
 KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
+SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
 REFUSED = "^TestACopyOfARefusedChange"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
 SYNCS = Go(
     name="syncs",
-    folders=("core/residency", "core/page", "gpu/pages"),
+    folders=("core/residency", "core/page", "core/persist", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
         PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
-        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
+        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -248,7 +249,7 @@ SYNCS = Go(
         ),
         Mutant(
             "pieces-joined-wrong", "the checksum of a page above 4 KiB is that of another order",
-            "context.Checksum", "count-(parts-1)*summedBytes", "summedBytes", mode=KERNELS,
+            "context.Checksums", "to-(end-1)*summedBytes", "summedBytes", mode=KERNELS,
         ),
         Mutant(
             "first-wins", "of what two pages propagate the first one's is kept",
@@ -261,6 +262,18 @@ SYNCS = Go(
         Mutant(
             "last-run-open", "a run up to the end of a page is not propagated",
             "eachRun", "if open {", "if open && begin == 0 {", mode=KERNELS,
+        ),
+        Mutant(
+            "last-granule-only", "of a chunk on a device only the last granule that has changed is saved",
+            "chunkThere", "changed |= 1 << i", "changed = 1 << i", mode=SAVES,
+        ),
+        Mutant(
+            "moment-forgotten", "a save takes what the device has now for what it had at the moment",
+            "largePage.look", "return l.there.known[number]", "return true", mode=SAVES,
+        ),
+        Mutant(
+            "copied-all-the-same", "a save copies chunks of a device that are as they were",
+            "chunkThere", "sum == l.before[number] && sum != 0", "false", mode=SAVES,
         ),
         Mutant(
             "stale-preparation", "a change goes to the host's copy while the program has the device's address",
