@@ -608,6 +608,8 @@ func TestSmallRangesComeTogether(t *testing.T) {
 // their way. Nobody keeps what another one waits for while it waits itself.
 func TestSyncsThatReadPagesBesideOthers(t *testing.T) {
 	const threads, count, rounds = 6, 150, 4
+	over := time.AfterFunc(20*time.Second, func() { panic("syncs wait for each other") }) // a failure would wait, too
+	defer over.Stop()
 	onDevices(t, sim.Options{Latency: 50 * time.Microsecond, Unchecked: true}, func(w *world) {
 		done := make(chan error, threads)
 		for thread := range threads {
@@ -648,8 +650,6 @@ func TestSyncsThatReadPagesBesideOthers(t *testing.T) {
 				done <- nil
 			}()
 		}
-		over := time.AfterFunc(10*time.Second, func() { panic("syncs wait for each other") }) // a failure would wait, too
-		defer over.Stop()
 		for range threads {
 			require.NoError(t, <-done)
 		}
