@@ -159,8 +159,8 @@ func (c Capture) Part(l Large, part int, granules uint64, buffer []byte) int {
 		(*C.uint8_t)(unsafe.SliceData(buffer))))
 }
 
-// Sums is what a device says of parts of the bytes, from first on: the checksums of their granules when the capture began, of each
-// part as many as a whole one has, and whether those of a part are known.
+// Sums is what a device says of parts of the bytes, from first on: the checksums of their granules when the capture began, of
+// each part as many as a whole one has, and whether those of a part are known.
 func (l Large) Sums(first int, sums []uint32, known []bool) {
 	C.mmsb__capture_sums(l.large, C.uint32_t(first), C.uint32_t(len(known)), (*C.uint32_t)(unsafe.SliceData(sums)),
 		(*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(known))))

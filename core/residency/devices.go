@@ -46,9 +46,9 @@ type Devices interface {
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
 	// Compare looks at two ranges of a device where they lie: what differs, or a bit for each byte where bits is not nil.
-	// Checksums are the CRC-32C of the parts of a range, of which the last may be shorter, and which have a multiple of 4096 bytes
-	// where there are several. Propagate copies the bytes that masks have from ranges, in their order, to one as long:
-	// all or none, unless the device is lost. done is false where the host has to do it.
+	// Checksums are the CRC-32C of the parts of a range, of which the last may be shorter, and which have a multiple of 4096
+	// bytes where there are several. Propagate copies the bytes that masks have from ranges, in their order, to one as long: all
+	// or none, unless the device is lost. done is false where the host has to do it.
 	Compare(device int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error)
 	Checksums(device int32, at uintptr, bytes, part uint64, sums []uint32) (done bool, err error)
 	Propagate(device int32, to uintptr, bytes uint64, from []Masked) (done bool, err error)

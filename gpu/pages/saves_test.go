@@ -47,7 +47,7 @@ func (s *saves) save() (bytes uint64) {
 // saved is what a snapshot has of a page.
 func (s *saves) saved(number int, id, size uint64) (got string) {
 	s.Helper()
-	of := page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: 2, SimulatedMemory: 64 << 20}
+	of := page.Options{Simulate: abi.SimulateAlways, SimulatedMemory: 64 << 20}
 	other, err := page.NewContext(of)
 	require.NoError(s, err)
 	require.NoError(s, persist.Load(other, persist.FromPath(s.path(number)), persist.LoadOptions{}, nil))
@@ -63,7 +63,7 @@ func (s *saves) saved(number int, id, size uint64) (got string) {
 	return got
 }
 
-// Memory of a device that the program writes to by itself: a save asks the device for checksums, and brings what is not as it was.
+// Memory of a device that the program writes to by itself: a save brings what the device says is not as it was.
 func TestASaveBringsWhatHasChangedOfADevice(t *testing.T) {
 	const size = 5<<20 + 1234
 	on(t, func(w *world) {

@@ -167,11 +167,11 @@ SYNCS = Go(
         ),
         Mutant(
             "passing-copy-stays", "a page keeps a copy on the host of which nobody knows",
-            "changed", "r.dropPair(index)", "", mode=WATCHED,
+            "Residency.changed", "r.dropPair(index)", "", mode=WATCHED,
         ),
         Mutant(
             "passing-change-lost", "what a watched change has changed does not come to the device",
-            "changed", "r.land(index, p)", "error(nil)", mode=WATCHED,
+            "Residency.changed", "r.land(index, p)", "error(nil)", mode=WATCHED,
         ),
         Mutant(
             "moves-the-page", "a watched change brings the whole page",
