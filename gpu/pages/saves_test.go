@@ -47,7 +47,7 @@ func (s *saves) save() (bytes uint64) {
 // saved is what a snapshot has of a page.
 func (s *saves) saved(number int, id, size uint64) (got string) {
 	s.Helper()
-	of := page.Options{Simulate: abi.SimulateAlways, SimulatedMemory: 64 << 20}
+	of := page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: 1, SimulatedMemory: 64 << 20}
 	other, err := page.NewContext(of)
 	require.NoError(s, err)
 	require.NoError(s, persist.Load(other, persist.FromPath(s.path(number)), persist.LoadOptions{}, nil))
