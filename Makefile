@@ -57,7 +57,7 @@ LIBRARY_SOURCES := $(shell find include kernels $(filter-out cmd,$(GO_ROOMS)) go
 TOOL_SOURCES := $(shell find cmd core gpu kernels go.mod go.sum -type f ! -name '*_test.go')
 C_FILES = $(shell find include capi native gpu kernels tests bench examples -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu' | \
     grep -v examples/quickstart)
-PYTHON_FILES = tools tests bench $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
+PYTHON_FILES = tools tests bench docs/site $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
 # What the library needs of kernels/: nothing where MMSB_CUDA is off.
 KERNELS := $(if $(filter off,$(MMSB_CUDA)),,build/kernels/libmmsb_kernels.a)
@@ -103,6 +103,11 @@ $(STAMPS)/venv-test: tools/requirements/test.txt $(STAMPS)/venv
 $(STAMPS)/venv-check: tools/requirements/check.txt $(STAMPS)/tools
 	@python3 -m venv build/venv-check
 	@$(CHECK)/python $(PIP) -r tools/requirements/check.txt
+	@touch $@
+
+$(STAMPS)/venv-docs: tools/requirements/docs.txt $(STAMPS)/tools
+	@python3 -m venv build/venv-docs
+	@build/venv-docs/bin/python $(PIP) -r tools/requirements/docs.txt
 	@touch $@
 
 $(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
@@ -269,10 +274,11 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 	@python3 tools/go_test.py -vet=off ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools $(FAKECUDA) ## half of the Go packages under the race detector (the commit says which)
-	@$(RACE) $$(tools/half.py $(LONG_RACES) / $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
+test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
+	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(LONG_RACES)) / \
+	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
 
-# The packages that take as long as all others together.
+# The packages of which each takes about as long as all others together.
 LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 RACE := python3 tools/go_test.py -race -buildmode=exe -tags $(TAGS),invariants
@@ -283,15 +289,19 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## half of the bugs planted in copies of the source (the commit says which): each must be caught
-	@python3 tests/mutations/run.py --half
+test-mutants: $(STAMPS)/tools ## an eighth of the bugs planted in copies of the source (the commit says which)
+	@python3 tests/mutations/run.py --share
 
 .PHONY: mutants
 mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
+.PHONY: every-bit
+every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
+	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
+
 .PHONY: whole
-whole: race mutants test-peers test-pictures test-gpu-bundle test-deb test-julia-package test-arm64 \
+whole: race every-bit mutants test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package test-arm64 \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
@@ -452,6 +462,11 @@ $(STAMPS)/chromium: tools/fetch_chromium.sh tools/extract_debs.sh
 test-pictures: lib build/mmsb $(STAMPS)/venv-test $(STAMPS)/chromium ## pictures of memory, in a headless Chromium
 	@cd tests/pictures && ../../$(VENV)/python -m pytest -q -p no:cacheprovider
 
+.PHONY: test-docs
+test-docs: docs $(STAMPS)/chromium ## the documentation as HTML: what it must have, and how it looks in a headless Chromium
+	@PYTHONPATH=docs/site:tools:tests/pictures:bindings/python/src \
+	    build/venv-docs/bin/python -m pytest -q -p no:cacheprovider tests/docs
+
 .PHONY: test-julia
 test-julia: lib $(STAMPS)/julia ## the Julia package, with one thread and optimized less, and with two
 	@for threads in 1 2; do \
@@ -549,6 +564,11 @@ demo: all $(STAMPS)/julia ## a git history (REPO=folder) becomes pages, is kille
 .PHONY: bench
 bench: all ## speed against the peers
 	@bench/run.sh
+
+# Sphinx knows what has changed.
+.PHONY: docs
+docs: build/mmsb $(STAMPS)/venv-docs ## build/docs/index.html: the documents, and the reference of each language
+	@build/venv-docs/bin/python docs/site/build.py
 
 .PHONY: clean
 clean: ## removes build/

@@ -135,12 +135,15 @@ typedef struct member {
     bench_work_t work;
     void *state;
     uint64_t count;
+    double began, ended;
 } member_t;
 
 static void *member_main(void *argument) {
     member_t *member = argument;
     pthread_barrier_wait(member->start);
+    member->began = now_ns();
     member->work(member->state, member->count);
+    member->ended = now_ns();
     return NULL;
 }
 
@@ -159,6 +162,7 @@ static void place_on_processor(pthread_attr_t *attributes, int number) {
 void bench_on_threads(bench_work_t work, void *const *states, int threads, uint64_t count) {
     member_t members[BENCH_MOST_THREADS];
     pthread_barrier_t start;
+    const double called = now_ns();
     if (pthread_barrier_init(&start, NULL, (unsigned)threads) != 0)
         bench_fail("no barrier for %d threads", threads);
     for (int i = 0; i < threads; i++) {
@@ -173,6 +177,12 @@ void bench_on_threads(bench_work_t work, void *const *states, int threads, uint6
     for (int i = 0; i < threads; i++)
         pthread_join(members[i].thread, NULL);
     pthread_barrier_destroy(&start);
+    double first = members[0].began, last = members[0].ended;
+    for (int i = 1; i < threads; i++) {
+        first = members[i].began < first ? members[i].began : first;
+        last = members[i].ended > last ? members[i].ended : last;
+    }
+    stopped_for += now_ns() - called - (last - first); /* making threads, and ending them, is no work */
 }
 
 double bench_value(const bench_row_t *row, double nanoseconds, double operations) {

@@ -65,7 +65,8 @@ void bench_fact(const char *name, const char *value);
 /* The parts of bench_run: how often the work fits into a slice, and the nanoseconds of one count. */
 uint64_t bench_calibrate(bench_work_t work, void *state);
 double bench_slice(bench_work_t work, void *state, uint64_t count);
-/* The work count times on each of so many threads at the same time, each on a processor of its own. */
+/* The work count times on each of so many threads at the same time, each on a processor of its own. A slice's clock runs from
+ * when the first begins until the last has done it. */
 enum { BENCH_MOST_THREADS = 4 };
 void bench_on_threads(bench_work_t work, void *const *states, int threads, uint64_t count);
 /* Processors that the program may use. */

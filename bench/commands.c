@@ -39,6 +39,7 @@ typedef struct producer {
     mmsb_commands_t commands;
     mmsb_page_t page[1024], dependency[1024];
     uint64_t next;
+    uint8_t *lines; /* of the bare loop */
 } producer_t;
 
 static void enqueue(void *state, uint64_t count) {
@@ -52,6 +53,7 @@ static void enqueue(void *state, uint64_t count) {
 static producer_t *new_producer(mmsb_commands_t commands) {
     producer_t *producer = calloc(1, sizeof *producer);
     producer->commands = commands;
+    producer->lines = bench_memory((size_t)CAPACITY * 64);
     BENCH_CALL(mmsb_page_create_many(context, MASKED, 1024, NULL, NULL, producer->page));
     BENCH_CALL(mmsb_page_create_many(context, MASKED, 1024, NULL, NULL, producer->dependency));
     return producer;
@@ -84,14 +86,25 @@ static void enqueue_one(void *state, uint64_t count) {
 }
 
 /* A line for each command. */
+static void fill(void *state, uint64_t count) {
+    const producer_t *producer = state;
+    for (uint64_t i = 0; i < count; i++)
+        memcpy(producer->lines + i % CAPACITY * 64, &producer->page[i % 512], 64);
+    __asm__ volatile("" ::"r"(producer->lines) : "memory");
+}
+
 static void fill_lines(void *state, uint64_t count) {
-    static uint8_t *lines;
-    const producers_t *producers = state;
-    if (!lines)
-        lines = bench_memory((size_t)CAPACITY * 64);
-    for (uint64_t i = 0; i < count * CAPACITY; i++)
-        memcpy(lines + i % CAPACITY * 64, &producers->of[0]->page[i % 512], 64);
-    __asm__ volatile("" ::"r"(lines) : "memory");
+    fill(((producers_t *)state)->of[0], count * CAPACITY);
+}
+
+static void fill_on_one(void *state, uint64_t count) {
+    void *states[1] = {((producers_t *)state)->of[0]};
+    bench_on_threads(fill, states, 1, count * CAPACITY);
+}
+
+static void fill_on_two(void *state, uint64_t count) {
+    void *states[2] = {((producers_t *)state)->of[0], ((producers_t *)state)->of[1]};
+    bench_on_threads(fill, states, 2, count * CAPACITY);
 }
 
 static void enqueue_on_one(void *state, uint64_t count) {
@@ -125,7 +138,15 @@ static void run_enqueue(void) {
                              .peer_operations = CAPACITY,
                              .aim = BENCH_AT_LEAST,
                              .bound = 1.8};
-    if (!bench_wanted(one.what) && !bench_wanted(two.what))
+    const bench_row_t bare = {.what = "commands: the bare loop, two threads",
+                              .unit = BENCH_MILLIONS,
+                              .ours = fill_on_two,
+                              .peer = fill_on_one,
+                              .peer_name = "the bare loop on one thread",
+                              .threads = 2,
+                              .ours_operations = 2 * CAPACITY,
+                              .peer_operations = CAPACITY};
+    if (!bench_wanted(one.what) && !bench_wanted(two.what) && !bench_wanted(bare.what))
         return;
     producers_t producers = {.commands = new_commands(0)};
     for (int i = 0; i < 2; i++)
@@ -138,10 +159,16 @@ static void run_enqueue(void) {
     measured.state = &producers;
     if (bench_wanted(two.what))
         bench_run(&measured);
+    measured = bare;
+    measured.state = &producers;
+    if (bench_wanted(bare.what))
+        bench_run(&measured);
     check_done(producers.commands);
     BENCH_CALL(mmsb_commands_destroy(producers.commands));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        bench_memory_free(producers.of[i]->lines, (size_t)CAPACITY * 64);
         free(producers.of[i]);
+    }
 }
 
 /* ----------------------------------------------------------------------------------------------------- execution ---- */

@@ -51,5 +51,8 @@ export MMSB_LIBRARY=$library/libmmsb.so
 "$python" bench/python.py >>"$rows"
 PYTHONPATH=$BENCH_PEERS/python "$python" bench/snapshots.py >>"$rows"
 PYTHONPATH=$BENCH_PEERS/python "$python" bench/state.py >>"$rows"
-if command -v go >/dev/null; then "$python" bench/runtime.py >>"$rows"; fi
+if command -v go >/dev/null; then
+    "$python" bench/runtime.py >>"$rows"
+    "$python" bench/sync.py >>"$rows"
+fi
 "$python" bench/table.py "$rows" build/bench.json

@@ -15,6 +15,7 @@
 #include "look.h"
 #include "mask.h"
 #include "pin.h"
+#include "propagate.h"
 #include "writing.h"
 
 #pragma GCC visibility push(hidden)

@@ -1126,18 +1126,20 @@ typedef struct mmsb_difference {
     uint64_t first; /* index of the first of them; UINT64_MAX if there is none */
 } mmsb_difference_t;
 
-/* Counts the bytes in which two pages of the same size differ. Both are read at one moment. Pages that are not in host memory are
- * read as a whole.
+/* Counts the bytes in which two pages of the same size differ. Both are read at one moment. Two pages on one device are compared
+ * there, and only the result comes to the host; a page beside one that lies elsewhere is read, 1 MiB at a time from a device.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_MISMATCH (sizes), MMSB_E_OUT_OF_MEMORY, MMSB_E_IO (DISK),
  * MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_compare(mmsb_page_t a, mmsb_page_t b, mmsb_difference_t *difference);
 
 /* Sets bit i%8 of byte i/8 of bits where byte i of the pages differs, and clears the others. length is the size of both pages in
- * bytes; bits has (length + 7) / 8 bytes, and the unused bits of the last one are 0.
+ * bytes; bits has (length + 7) / 8 bytes, and the unused bits of the last one are 0. After a failure of a device or of the disk
+ * any of bits may have been written.
  * Errors: as mmsb_page_compare; MMSB_E_MISMATCH also if length is another. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_differences(mmsb_page_t a, mmsb_page_t b, void *bits, uint64_t length);
 
-/* The CRC-32C of length bytes of a page, from offset on: what snapshot files have (docs/snapshot-format.md). 0 for no bytes.
+/* The CRC-32C of length bytes of a page, from offset on: what snapshot files have (docs/snapshot-format.md). 0 for no bytes. A
+ * page on a device is summed up there, and 4 bytes for each 4 KiB come to the host.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE, MMSB_E_OUT_OF_MEMORY, MMSB_E_IO (DISK), MMSB_E_DEVICE,
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_checksum(mmsb_page_t page, uint64_t offset, uint64_t length, uint32_t *sum);
@@ -1146,9 +1148,10 @@ MMSB_API mmsb_status_t mmsb_page_checksum(mmsb_page_t page, uint64_t offset, uin
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API uint32_t mmsb_checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes);
 
-/* Copies the bytes that the change mask of one page has into another page of the same size. It is one delta of page, of kind
- * MMSB_DELTA_DENSE_BITS: the bytes are marked in page's change mask, its epoch is the next. from is read at one moment before;
- * nothing of it changes. If its mask has no bit, nothing happens.
+/* Copies the bytes that the change mask of one page has into another page of the same size. It is one delta of page: the bytes
+ * are marked in page's change mask, its epoch is the next, and a journal has a delta of kind MMSB_DELTA_RUNS. Both pages are
+ * locked for it; nothing of from changes. If its mask has no bit, nothing happens. Where both lie on one device the bytes are
+ * copied there, and only what says which goes over the link: 32 bytes for each run, or the mask where that is less.
  * Errors: as mmsb_page_apply; MMSB_E_INVALID_ARGUMENT (page is from), MMSB_E_MISMATCH (sizes). Threads: any. Blocks: short. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from);
@@ -2520,8 +2523,8 @@ MMSB_API void mmsb_block_info_init(mmsb_block_info_t *info);
 MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *info);
 
 /* The live block of a runtime that has an address of the device, and how many bytes into the block that is (offset may be NULL).
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no; looks at all blocks there are, some
- * nanoseconds each. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND. Threads: any. Blocks: no; it may look at all blocks there
+ * are, some nanoseconds each. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset);
 
 /* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared

@@ -18,7 +18,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bit masks are read an
 #pragma GCC visibility push(hidden)
 
 typedef struct mmsb__bytes_table {
-    const char *name; /* "avx2", "sse2", "neon", "portable" */
+    const char *name; /* "avx512", "avx2", "sse2", "neon", "portable" */
 
     /* page[i] = payload[i] where mask[i] != 0, for i < length. This loop, blend_bits and expand_bits may write the bytes in
      * between back as they read them: the page must have no other writer. */
@@ -70,6 +70,8 @@ void mmsb__bytes_use_avx2(mmsb__bytes_table_t *table);
 void mmsb__bytes_use_neon(mmsb__bytes_table_t *table);
 void mmsb__checksum_use_portable(mmsb__bytes_table_t *table);
 void mmsb__checksum_use_instruction(mmsb__bytes_table_t *table);
+/* With registers of 32 bytes, or, wide, of 64, where the processor multiplies them. */
+void mmsb__checksum_use_products(mmsb__bytes_table_t *table, int wide);
 
 /* Sets in the first (count+7)/8 bytes of bits, and touches no others, the bits set in word. count ≤ 64; the bits of word from
  * count on are 0. */

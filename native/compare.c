@@ -1,15 +1,14 @@
-/* Two pages beside each other, checksums, propagation: compare.h. */
+/* Two pages beside each other, and checksums: compare.h. */
 #include "compare.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "bytes.h"
-#include "delta.h"
 
-/* Locks one page, or two different ones, with their bytes in host memory. */
+/* Locks one page, or two different ones, with their bytes in host memory or on devices. */
 static mmsb_status_t lock_pages(mmsb__batch_t *batch, const mmsb_page_t *pages, size_t count) {
-    *batch = (mmsb__batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count};
+    *batch = (mmsb__batch_t){.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count, .on_devices = 1};
     return mmsb__batch_lock(batch, NULL, NULL, NULL);
 }
 
@@ -26,8 +25,80 @@ static mmsb_status_t lock_alike(mmsb__batch_t *batch, const mmsb_page_t pages[2]
                       (unsigned long long)size, (unsigned long long)pages[1], (unsigned long long)other);
 }
 
-static const uint8_t *bytes_of(uint64_t page) {
-    return mmsb__record_bytes(mmsb__record_of(page));
+enum { PIECE = 1 << 20 }; /* what is read of a page on a device at a time; a multiple of 8 */
+
+/* The bytes of a locked page, a piece at a time. */
+typedef struct source {
+    const mmsb__record_t *record;
+    uint8_t *buffer; /* NULL: they have an address */
+} source_t;
+
+static inline int is_absent(const mmsb__record_t *record) {
+    return mmsb__on_device(mmsb__state_held(record)) && record->locator == 0;
+}
+
+static mmsb_status_t source_open(source_t *source, uint64_t page) {
+    const mmsb__record_t *record = mmsb__record_of(page);
+    *source = (source_t){.record = record};
+    if (!is_absent(record))
+        return MMSB_OK;
+    const uint64_t bytes = record->size < PIECE ? record->size : PIECE;
+    source->buffer = malloc(bytes);
+    return source->buffer ? MMSB_OK : mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)bytes);
+}
+
+static mmsb_status_t source_read(const source_t *source, uint64_t offset, uint64_t length, const uint8_t **bytes) {
+    if (!source->buffer) {
+        *bytes = mmsb__record_bytes(source->record) + offset;
+        return MMSB_OK;
+    }
+    *bytes = source->buffer;
+    return mmsb__device_read(source->record, offset, source->buffer, length);
+}
+
+/* Compares two different locked pages of one size on the host: *difference, or where bits is not NULL these. */
+static mmsb_status_t compare_here(const mmsb_page_t pages[2], mmsb_difference_t *difference, uint8_t *bits) {
+    source_t a, b = {.buffer = NULL};
+    const uint64_t size = mmsb__record_of(pages[0])->size;
+    mmsb_difference_t found = {.first = UINT64_MAX};
+    mmsb_status_t status = source_open(&a, pages[0]);
+    if (status == MMSB_OK)
+        status = source_open(&b, pages[1]);
+    const uint64_t step = a.buffer || b.buffer ? PIECE : size;
+    for (uint64_t at = 0; status == MMSB_OK && at < size; at += step) {
+        const uint64_t length = size - at < step ? size - at : step;
+        const uint8_t *in_a, *in_b;
+        if ((status = source_read(&a, at, length, &in_a)) != MMSB_OK || (status = source_read(&b, at, length, &in_b)) != MMSB_OK)
+            break;
+        if (bits) {
+            mmsb__bytes.differences(bits + at / 8, in_a, in_b, length);
+            continue;
+        }
+        const uint64_t first = mmsb__bytes.next_difference(in_a, in_b, 0, length);
+        if (first < length && found.first == UINT64_MAX)
+            found.first = at + first;
+        found.count += mmsb__bytes.count_differences(in_a + first, in_b + first, length - first);
+    }
+    if (status == MMSB_OK && difference)
+        *difference = found;
+    free(a.buffer);
+    free(b.buffer);
+    return status;
+}
+
+static mmsb_status_t compare_locked(const mmsb_page_t pages[2], mmsb_difference_t *difference, uint8_t *bits) {
+    const mmsb__record_t *a = mmsb__record_of(pages[0]), *b = mmsb__record_of(pages[1]);
+    if (a == b) {
+        if (bits)
+            memset(bits, 0, mmsb__mask_length(a->size));
+        if (difference)
+            *difference = (mmsb_difference_t){.first = UINT64_MAX};
+        return MMSB_OK;
+    }
+    mmsb_status_t status = MMSB_E_UNSUPPORTED;
+    if (is_absent(a) && is_absent(b))
+        status = mmsb__upcalls.device_compare(mmsb__record_index(a), mmsb__record_index(b), difference, bits);
+    return status == MMSB_E_UNSUPPORTED ? compare_here(pages, difference, bits) : status;
 }
 
 mmsb_status_t mmsb__page_compare(uint64_t a, uint64_t b, mmsb_difference_t *difference) {
@@ -36,11 +107,9 @@ mmsb_status_t mmsb__page_compare(uint64_t a, uint64_t b, mmsb_difference_t *diff
     mmsb_status_t status = lock_alike(&batch, pages);
     if (status != MMSB_OK)
         return status;
-    uint64_t size = mmsb__record_of(a)->size, first = mmsb__bytes.next_difference(bytes_of(a), bytes_of(b), 0, size);
-    difference->first = first < size ? first : UINT64_MAX;
-    difference->count = mmsb__bytes.count_differences(bytes_of(a) + first, bytes_of(b) + first, size - first);
+    status = compare_locked(pages, difference, NULL);
     mmsb__batch_unlock(&batch);
-    return MMSB_OK;
+    return status;
 }
 
 mmsb_status_t mmsb__page_differences(uint64_t a, uint64_t b, void *bits, uint64_t length) {
@@ -49,14 +118,39 @@ mmsb_status_t mmsb__page_differences(uint64_t a, uint64_t b, void *bits, uint64_
     mmsb_status_t status = lock_alike(&batch, pages);
     if (status != MMSB_OK)
         return status;
-    uint64_t size = mmsb__record_of(a)->size;
+    const uint64_t size = mmsb__record_of(a)->size;
     if (length == size)
-        mmsb__bytes.differences(bits, bytes_of(a), bytes_of(b), size);
+        status = compare_locked(pages, NULL, bits);
     mmsb__batch_unlock(&batch);
     if (length == size)
-        return MMSB_OK;
+        return status;
     return mmsb__fail(MMSB_E_MISMATCH, "length is %llu, but the pages have %llu bytes", (unsigned long long)length,
                       (unsigned long long)size);
+}
+
+/* The checksum of bytes that a locked page has. */
+static mmsb_status_t checksum_locked(uint64_t page, uint64_t offset, uint64_t length, uint32_t *sum) {
+    const mmsb__record_t *record = mmsb__record_of(page);
+    mmsb_status_t status = MMSB_E_UNSUPPORTED;
+    if (length > 0 && is_absent(record))
+        status = mmsb__upcalls.device_checksum(mmsb__record_index(record), offset, length, sum);
+    if (status != MMSB_E_UNSUPPORTED)
+        return status;
+    source_t source;
+    status = source_open(&source, page);
+    const uint64_t step = source.buffer ? PIECE : length;
+    uint32_t so_far = 0;
+    for (uint64_t done = 0; status == MMSB_OK && done < length; done += step) {
+        const uint64_t count = length - done < step ? length - done : step;
+        const uint8_t *bytes;
+        status = source_read(&source, offset + done, count, &bytes);
+        if (status == MMSB_OK)
+            so_far = mmsb__bytes.crc32c(so_far, bytes, count);
+    }
+    if (status == MMSB_OK)
+        *sum = so_far;
+    free(source.buffer);
+    return status;
 }
 
 mmsb_status_t mmsb__page_checksum(uint64_t page, uint64_t offset, uint64_t length, uint32_t *sum) {
@@ -66,72 +160,10 @@ mmsb_status_t mmsb__page_checksum(uint64_t page, uint64_t offset, uint64_t lengt
         return status;
     uint64_t size = mmsb__record_of(page)->size;
     if (mmsb__page_within(offset, length, size))
-        *sum = mmsb__bytes.crc32c(0, bytes_of(page) + offset, length);
+        status = checksum_locked(page, offset, length, sum);
     else
         status = mmsb__page_range_fail(page, offset, length, size);
     mmsb__batch_unlock(&batch);
-    return status;
-}
-
-/* A copy of a page's bytes and, behind them, of its change mask, at one moment; *copy is NULL where no bit is set. */
-static mmsb_status_t copy_marked(uint64_t page, uint8_t **copy, uint64_t *size) {
-    mmsb__batch_t batch;
-    *copy = NULL;
-    mmsb_status_t status = lock_pages(&batch, &page, 1);
-    if (status != MMSB_OK)
-        return status;
-    const mmsb__record_t *record = mmsb__record_of(page);
-    *size = record->size;
-    const uint8_t *mask = record->mask_frame == 0 ? NULL : mmsb__locator_address(record->mask_locator);
-    if (mask && mmsb__bytes.count_bits(mask, *size) != 0) {
-        *copy = malloc(*size + mmsb__mask_length(*size));
-        if (*copy) {
-            memcpy(*copy, mmsb__record_bytes(record), *size);
-            memcpy(*copy + *size, mask, mmsb__mask_length(*size));
-        } else {
-            status = mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a copy of %llu bytes", (unsigned long long)*size);
-        }
-    }
-    mmsb__batch_unlock(&batch);
-    return status;
-}
-
-/* A page that is resized before its delta comes gets what fits, or the delta's error. */
-static mmsb_status_t check_size(uint64_t page, uint64_t from, uint64_t size) {
-    mmsb__record_t *record;
-    uint64_t state;
-    mmsb_status_t status = mmsb__page_lock(page, &record, &state);
-    if (status != MMSB_OK)
-        return status;
-    uint64_t own = record->size;
-    mmsb__page_unlock_record(record, state);
-    if (own == size)
-        return MMSB_OK;
-    return mmsb__fail(MMSB_E_MISMATCH, "page 0x%016llx has %llu bytes, page 0x%016llx has %llu", (unsigned long long)page,
-                      (unsigned long long)own, (unsigned long long)from, (unsigned long long)size);
-}
-
-mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from) {
-    uint8_t *copy;
-    uint64_t size;
-    mmsb_status_t status = copy_marked(from, &copy, &size);
-    if (status != MMSB_OK)
-        return status;
-    if (page == from)
-        status = mmsb__fail(MMSB_E_INVALID_ARGUMENT, "page 0x%016llx would be propagated into itself", (unsigned long long)page);
-    else
-        status = check_size(page, from, size);
-    if (status == MMSB_OK && copy) {
-        mmsb_delta_t delta = {
-            .struct_size = sizeof delta,
-            .kind = MMSB_DELTA_DENSE_BITS,
-            .mask = copy + size,
-            .mask_length = size,
-            .payload = copy,
-        };
-        status = mmsb__page_apply(page, &delta);
-    }
-    free(copy);
     return status;
 }
 
@@ -146,10 +178,24 @@ static uint32_t product(uint32_t a, uint32_t b) {
     return sum;
 }
 
+/* What goes over so many bytes: x to the power of 8 for each. */
+static uint32_t power_of(uint64_t bytes) {
+    uint32_t power = UINT32_C(1) << 31;
+    for (uint32_t square = UINT32_C(1) << 23; bytes != 0; bytes >>= 1, square = product(square, square)) {
+        if (bytes & 1)
+            power = product(square, power);
+    }
+    return power;
+}
+
 uint32_t mmsb__checksum_join(uint32_t first, uint32_t second, uint64_t second_bytes) {
-    /* The first part's checksum goes over the second part's bytes: times x to the power of 8 for each. */
-    for (uint32_t power = UINT32_C(1) << 23; second_bytes != 0; second_bytes >>= 1, power = product(power, power))
-        if (second_bytes & 1)
-            first = product(power, first);
-    return first ^ second;
+    return product(power_of(second_bytes), first) ^ second;
+}
+
+uint32_t mmsb__checksum_join_all(const uint32_t *sums, uint64_t count, uint64_t part, uint64_t last) {
+    const uint32_t power = power_of(part);
+    uint32_t sum = sums[0];
+    for (uint64_t i = 1; i + 1 < count; i++)
+        sum = product(power, sum) ^ sums[i];
+    return count == 1 ? sum : mmsb__checksum_join(sum, sums[count - 1], last);
 }

@@ -385,6 +385,10 @@ static inline mmsb_status_t apply_locked(mmsb__change_t *change, const mmsb_delt
     return status;
 }
 
+mmsb_status_t mmsb__delta_apply(mmsb__change_t *change, const mmsb_delta_t *delta) {
+    return apply_locked(change, delta);
+}
+
 /* Whether the page that a valid delta changes has something of the delta. */
 static inline int meets_page(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
     if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT))

@@ -2,6 +2,7 @@ package native
 
 /*
 #include "bytes.h"
+#include "compare.h"
 #include "delta.h"
 #include <stdlib.h>
 
@@ -17,6 +18,11 @@ static inline void *allocate(size_t bytes) {
 import "C"
 
 import "unsafe"
+
+// Run is an mmsb_run_t: a range of bytes of a page.
+type Run struct {
+	Offset, Length uint64
+}
 
 // Delta is an mmsb_delta_t.
 type Delta struct {
@@ -40,6 +46,19 @@ func Differences(a, b []byte) []byte {
 	C.differences((*C.uint8_t)(unsafe.SliceData(bits)), (*C.uint8_t)(unsafe.SliceData(a)), (*C.uint8_t)(unsafe.SliceData(b)),
 		C.uint64_t(len(a)))
 	return bits
+}
+
+// Difference is an mmsb_difference_t: how many bytes differ, and the first of them.
+type Difference struct{ Count, First uint64 }
+
+// MaskLength is how many bytes a bit mask of a page has.
+func MaskLength(size uint64) uint64 { return size/8 + (size%8+7)/8 }
+
+// JoinChecksums is the CRC-32C of bytes that follow each other, from those of parts of so many bytes, of which the last has fewer
+// or as many. There is one at least.
+func JoinChecksums(sums []uint32, part, last uint64) uint32 {
+	return uint32(C.mmsb__checksum_join_all((*C.uint32_t)(unsafe.SliceData(sums)), C.uint64_t(len(sums)), C.uint64_t(part),
+		C.uint64_t(last)))
 }
 
 // NewDelta allocates an empty delta with length more bytes behind it, which may hold anything; nil where there is no memory.

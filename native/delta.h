@@ -67,6 +67,10 @@ int mmsb__delta_fits_window(const mmsb_delta_t *delta);
 mmsb_status_t mmsb__delta_change_on_disk(mmsb__record_t *record, const mmsb_delta_t *delta);
 /* Marks in the page's change mask what a valid delta addresses, where a device makes the change. */
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta);
+/* Applies a valid delta to a page whose change has begun: keeps, journals and changes. As mmsb__change_keep, and the errors of
+ * devices and disks. */
+struct mmsb__change;
+mmsb_status_t mmsb__delta_apply(struct mmsb__change *change, const mmsb_delta_t *delta);
 /* Before a valid delta changes a locked page. As mmsb__preimage_keep_slow. */
 mmsb_status_t mmsb__delta_keep(mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta);
 

@@ -107,21 +107,32 @@ static const uint64_t *mask_of(const mmsb__record_t *record) {
     return (const uint64_t *)(const void *)mmsb__locator_address(record->mask_locator);
 }
 
-/* The masked bytes of locked dependencies as a delta of runs, in one piece of memory that is to be freed. *found: 0, and no
- * delta, where there are none. */
-static mmsb_status_t delta_of(const uint64_t *pages, size_t count, uint64_t size, mmsb_delta_t **delta, int *found) {
-    uint64_t runs = 0, bytes = 0, begin, end;
+/* The bytes of so many runs of a locked page, one behind the other. */
+static mmsb_status_t copy_runs(const mmsb__record_t *from, const mmsb_run_t *runs, uint64_t count, uint8_t *payload) {
+    if (mmsb__on_device(mmsb__state_held(from)))
+        return count == 0 ? MMSB_OK : mmsb__upcalls.device_read_runs(mmsb__record_index(from), runs, count, payload);
+    for (uint64_t i = 0; i < count; payload += runs[i++].length)
+        memcpy(payload, mmsb__record_bytes(from) + runs[i].offset, runs[i].length);
+    return MMSB_OK;
+}
+
+/* How many runs the masks of locked dependencies have, and of how many bytes. */
+static void count_masked(const uint64_t *pages, size_t count, uint64_t size, uint64_t *runs, uint64_t *bytes) {
+    uint64_t begin, end;
+    *runs = *bytes = 0;
     for (size_t i = 1; i <= count; i++) {
         const mmsb__record_t *from = mmsb__record_of(pages[i]);
-        for (end = 0; from->mask_frame != 0 && (begin = next_bit(mask_of(from), end, size, 1)) < size; runs++) {
+        for (end = 0; from->mask_frame != 0 && (begin = next_bit(mask_of(from), end, size, 1)) < size; ++*runs) {
             end = next_bit(mask_of(from), begin, size, 0);
-            bytes += end - begin;
+            *bytes += end - begin;
         }
     }
-    *found = runs > 0;
-    *delta = NULL;
-    if (runs == 0)
-        return MMSB_OK;
+}
+
+/* The masked bytes of locked dependencies, which were counted, as a delta of runs, in one piece of memory that is to be freed. */
+static mmsb_status_t delta_of(const uint64_t *pages, size_t count, uint64_t size, uint64_t runs, uint64_t bytes,
+                              mmsb_delta_t **delta) {
+    uint64_t begin, end;
     mmsb_delta_t *made = malloc(sizeof *made + runs * sizeof(mmsb_run_t) + bytes);
     if (!made)
         return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for a delta of %llu runs and %llu bytes", (unsigned long long)runs,
@@ -134,17 +145,24 @@ static mmsb_status_t delta_of(const uint64_t *pages, size_t count, uint64_t size
                            .count = runs,
                            .payload = payload,
                            .payload_length = bytes};
-    for (size_t i = 1; i <= count; i++) {
+    mmsb_status_t status = MMSB_OK;
+    for (size_t i = 1; status == MMSB_OK && i <= count; i++) {
         const mmsb__record_t *from = mmsb__record_of(pages[i]);
-        for (end = 0; from->mask_frame != 0 && (begin = next_bit(mask_of(from), end, size, 1)) < size; run++) {
+        const mmsb_run_t *first = run;
+        uint64_t length = 0;
+        for (end = 0; from->mask_frame != 0 && (begin = next_bit(mask_of(from), end, size, 1)) < size; length += end - begin) {
             end = next_bit(mask_of(from), begin, size, 0);
-            *run = (mmsb_run_t){begin, end - begin};
-            memcpy(payload, mmsb__record_bytes(from) + begin, end - begin);
-            payload += end - begin;
+            *run++ = (mmsb_run_t){begin, end - begin};
         }
+        status = copy_runs(from, first, (uint64_t)(run - first), payload);
+        payload += length;
+    }
+    if (status != MMSB_OK) {
+        free(made);
+        made = NULL;
     }
     *delta = made;
-    return MMSB_OK;
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------------- execution ---- */
@@ -197,21 +215,39 @@ static mmsb_status_t check_locked(const uint64_t *pages, size_t count) {
     return mmsb__delta_check_epoch(pages[0], 0, record->epoch);
 }
 
-/* The change of a command whose pages are locked, as a delta. */
-static mmsb_status_t change_locked(const uint64_t *pages, size_t count, mmsb__change_t *change) {
+/* The change of a command whose pages are locked, where all of them lie on one device and nobody watches. MMSB_E_UNSUPPORTED, and
+ * no error stored: it is made as a delta. */
+static mmsb_status_t change_there(const uint64_t *pages, size_t count, mmsb__change_t *change) {
     mmsb__record_t *record = change->record;
-    mmsb_delta_t *delta;
-    int found;
-    mmsb_status_t status = delta_of(pages, count, record->size, &delta, &found);
-    if (status == MMSB_OK && found)
-        status = mmsb__mask_make(record);
-    if (status == MMSB_OK && found && mmsb__watched()) {
-        status = mmsb__delta_keep(record, change->state, delta);
-        if (status == MMSB_OK)
-            status = mmsb__change_journal_delta(change, mmsb__epoch_after(record, 0), delta);
+    mmsb_status_t status = mmsb__change_state(change, mmsb__upcalls.device_propagate(pages, count + 1));
+    if (status != MMSB_OK)
+        return status;
+    uint64_t *changed = (uint64_t *)(void *)mmsb__locator_address(record->mask_locator);
+    for (size_t i = 1; i <= count; i++) {
+        const mmsb__record_t *from = mmsb__record_of(pages[i]);
+        for (uint64_t word = 0; from->mask_frame != 0 && word < words_of(record->size); word++)
+            changed[word] |= mask_of(from)[word];
     }
-    if (status == MMSB_OK && found)
-        mmsb__delta_change(record, delta);
+    mmsb__epoch_move(record, 0);
+    return MMSB_OK;
+}
+
+/* The change of a command whose pages are locked. */
+static mmsb_status_t change_locked(const uint64_t *pages, size_t count, mmsb__change_t *change) {
+    uint64_t runs, bytes;
+    count_masked(pages, count, change->record->size, &runs, &bytes);
+    if (runs == 0)
+        return MMSB_OK;
+    mmsb_status_t status = mmsb__mask_make(change->record);
+    if (status != MMSB_OK)
+        return status;
+    if (change->on_device && !mmsb__watched() && (status = change_there(pages, count, change)) != MMSB_E_UNSUPPORTED)
+        return status;
+    mmsb_delta_t *delta = NULL;
+    status = delta_of(pages, count, change->record->size, runs, bytes, &delta);
+    if (status != MMSB_OK)
+        return status;
+    status = mmsb__delta_apply(change, delta);
     free(delta);
     return status;
 }
@@ -232,11 +268,12 @@ static mmsb_status_t execute_slow(const uint64_t *pages, size_t count, int are_p
         *bad = SIZE_MAX;
         if (!are_parents && may_be_cycle(pages, count) && (status = mmsb__upcalls.check_cycle(pages, count + 1)) != MMSB_OK)
             return status;
-        mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count + 1};
+        mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count + 1, .on_devices = 1};
         status = mmsb__batch_lock(&batch, NULL, NULL, bad);
         if (status != MMSB_OK)
             return status;
         mmsb__change_t change = {.record = record, .state = mmsb__state_held(record) & ~MMSB__OWNER_MASK};
+        change.on_device = mmsb__on_device(change.state);
         status = check_locked(pages, count);
         if (status == MMSB_OK)
             status = change_locked(pages, count, &change);
@@ -250,6 +287,15 @@ mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_paren
     if (MMSB__LIKELY(execute_fast(pages, count, are_parents, owner)))
         return MMSB_OK;
     return execute_slow(pages, count, are_parents, bad);
+}
+
+mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from) {
+    const uint64_t pages[2] = {page, from};
+    size_t bad;
+    if (page == from)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "page 0x%016llx would be propagated into itself", (unsigned long long)page);
+    mmsb__thread_t *self = mmsb__thread_enter();
+    return self ? mmsb__propagate(pages, 1, 1, self->owner, &bad) : mmsb__thread_fail();
 }
 
 /* Executes a command with the parents that the page has now. */

@@ -15,6 +15,8 @@
 /* Propagates to pages[0] from the count pages behind it. are_parents: they are its parents, so that there is no cycle. *bad is
  * which of them is no live page, where one is not; else it is above count. Errors: as the public header says of failures. */
 mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_parents, uint32_t owner, size_t *bad);
+/* The same of two pages, which may have edges between them. */
+mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from);
 /* The same from the parents that the page has now. */
 mmsb_status_t mmsb__propagate_parents(uint64_t page, uint32_t owner);
 

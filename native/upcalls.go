@@ -16,11 +16,16 @@ type Upcalls struct {
 	MakeResident func(index uint32) int32
 	Evict        func(index uint32)
 	// Of a nonresident page on a device. Apply's done is false where the change is left to the host.
-	DeviceAddress func(index uint32) (address uintptr, code int32)
-	DeviceRead    func(index uint32, offset uint64, to []byte) int32
-	DeviceWrite   func(index uint32, offset uint64, from []byte) int32
-	DeviceApply   func(index uint32, delta *Delta) (done bool, code int32)
-	DevicePrepare func(index uint32, delta *Delta) (done bool, code int32)
+	DeviceAddress  func(index uint32) (address uintptr, code int32)
+	DeviceRead     func(index uint32, offset uint64, to []byte) int32
+	DeviceWrite    func(index uint32, offset uint64, from []byte) int32
+	DeviceApply    func(index uint32, delta *Delta) (done bool, code int32)
+	DevicePrepare  func(index uint32, delta *Delta) (done bool, code int32)
+	DeviceReadRuns func(index uint32, runs []Run, to []byte) int32
+	// What devices do with such pages where they lie. done is false where the host has to.
+	DeviceCompare   func(a, b uint32, bits []byte) (found Difference, done bool, code int32)
+	DeviceChecksum  func(index uint32, offset, length uint64) (sum uint32, done bool, code int32)
+	DevicePropagate func(pages []uint64) (done bool, code int32)
 	// DeviceApplyMany passes over pages that are on no device; bad is the first change that could not be made.
 	DeviceApplyMany func(pages []uint64, deltas []Delta) (bad int, code int32)
 
@@ -110,17 +115,59 @@ func mmsbgo_device_write(index C.uint32_t, offset C.uint64_t, buffer unsafe.Poin
 //export mmsbgo_device_apply
 func mmsbgo_device_apply(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	done, status := upcalls.DeviceApply(uint32(index), (*Delta)(unsafe.Pointer(delta)))
-	if !done && status == 0 {
-		return C.MMSB_E_UNSUPPORTED
-	}
-	return C.mmsb_status_t(status)
+	return leftToHost(upcalls.DeviceApply(uint32(index), (*Delta)(unsafe.Pointer(delta))))
 }
 
 //export mmsbgo_device_prepare
 func mmsbgo_device_prepare(index C.uint32_t, delta *C.mmsb_delta_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	done, status := upcalls.DevicePrepare(uint32(index), (*Delta)(unsafe.Pointer(delta)))
+	return leftToHost(upcalls.DevicePrepare(uint32(index), (*Delta)(unsafe.Pointer(delta))))
+}
+
+//export mmsbgo_device_read_runs
+func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint64_t,
+	buffer unsafe.Pointer) (code C.mmsb_status_t) {
+	defer guard(&code)
+	of := unsafe.Slice((*Run)(unsafe.Pointer(runs)), int(count))
+	sum := uint64(0)
+	for _, run := range of {
+		sum += run.Length
+	}
+	return C.mmsb_status_t(upcalls.DeviceReadRuns(uint32(index), of, unsafe.Slice((*byte)(buffer), int(sum))))
+}
+
+//export mmsbgo_device_compare
+func mmsbgo_device_compare(a, b C.uint32_t, difference *C.mmsb_difference_t, bits unsafe.Pointer) (code C.mmsb_status_t) {
+	defer guard(&code)
+	var into []byte
+	if bits != nil {
+		into = unsafe.Slice((*byte)(bits), int(MaskLength(RecordAt(uint32(a)).Size)))
+	}
+	found, done, status := upcalls.DeviceCompare(uint32(a), uint32(b), into)
+	if status == 0 && done && difference != nil {
+		difference.count, difference.first = C.uint64_t(found.Count), C.uint64_t(found.First)
+	}
+	return leftToHost(done, status)
+}
+
+//export mmsbgo_device_checksum
+func mmsbgo_device_checksum(index C.uint32_t, offset, length C.uint64_t, sum *C.uint32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	of, done, status := upcalls.DeviceChecksum(uint32(index), uint64(offset), uint64(length))
+	if status == 0 && done {
+		*sum = C.uint32_t(of)
+	}
+	return leftToHost(done, status)
+}
+
+//export mmsbgo_device_propagate
+func mmsbgo_device_propagate(pages *C.mmsb_page_t, count C.size_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return leftToHost(upcalls.DevicePropagate(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count))))
+}
+
+// leftToHost is the code of a call that Go may not have done.
+func leftToHost(done bool, status int32) C.mmsb_status_t {
 	if !done && status == 0 {
 		return C.MMSB_E_UNSUPPORTED
 	}

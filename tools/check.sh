@@ -79,7 +79,8 @@ python_lint() {
 
 # The package's own settings for the package; of the tools, those that are typed.
 python_types() {
-    "$check/mypy" --strict --no-error-summary --cache-dir build/mypy tools/generate_interface.py tools/c_header.py &&
+    "$check/mypy" --strict --no-error-summary --cache-dir build/mypy tools/generate_interface.py tools/c_header.py \
+        docs/site/build.py &&
         (cd bindings/python && ../../"$check/mypy" --strict --no-error-summary --cache-dir ../../build/mypy \
         --python-executable ../../build/venv/bin/python)
 }

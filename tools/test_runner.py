@@ -15,7 +15,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from half import halves
+from share import shares
 
 # The long ones first, so that none is left alone at the end.
 SUITES = [
@@ -119,7 +119,7 @@ def processors_used(since: float) -> str:
 
 def of_other_commits() -> set:
     """The suite that other commits run of two that need large downloads: a browser, and the packages of other libraries."""
-    return {suite for half, suite in enumerate(("test-peers", "test-pictures")) if half not in halves()}
+    return {suite for share, suite in enumerate(("test-peers", "test-pictures")) if share not in shares(2)}
 
 
 def main(suites: list) -> int:

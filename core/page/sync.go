@@ -13,9 +13,13 @@ import (
 // Pages in step between the host and devices.
 
 const (
-	// A batch of a sync is so many pages, or bytes if that is less, which are locked while their newer bytes move.
+	// A sync has locked at most so many pages, or bytes if that is less, and one group more.
 	syncPages = 1024
 	syncBytes = 16 << 20
+	// A group is what is locked and planned while those before it move; nothing moves before the first, which is smaller.
+	groupPages = 64
+	groupBytes = 256 << 10
+	firstPages = 16
 )
 
 // Direction says which newer bytes a sync moves.
@@ -170,22 +174,33 @@ func (s *syncing) toDevice(i int) error {
 	})
 }
 
-// batch moves bytes of the first pages that are waiting, and returns those that wait still: others work on them.
+// batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a
+// group after another, and unlocked when their bytes have moved.
 func (s *syncing) batch(waiting []int) (left []int) {
-	var bytes uint64
-	most := min(len(waiting), syncPages)
-	locked, pages, at := make([]*Page, 0, most), make([]*residency.Page, 0, most), make([]int, 0, most)
+	locked, at := make([]*Page, 0, len(waiting)), make([]int, 0, len(waiting)) // at: in pages
+	held, heldBytes := 0, uint64(0)
+	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
+		if err != nil {
+			s.failed(at[n], err)
+		} else {
+			s.ended(at[n], nil)
+		}
+		held--
+		heldBytes -= locked[n].Record.Size
+		locked[n].unlock()
+	})
+	group, most, bytes := make([]*residency.Page, 0, groupPages), firstPages, uint64(0)
 	for n, i := range waiting {
 		if s.cancelled() {
 			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))
 			continue
 		}
-		if len(locked) == syncPages || bytes >= syncBytes {
+		if held == syncPages || heldBytes >= syncBytes {
 			left = append(left, waiting[n:]...)
 			break
 		}
 		p, ok := tryLock(s.pages[i])
-		if !ok && len(locked) == 0 { // who has no lock may wait for one
+		if !ok && held == 0 { // who has no lock may wait for one
 			var err error
 			if p, err = lockUnlessMoving(s.pages[i]); err != nil {
 				s.failed(i, err)
@@ -200,19 +215,16 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		if s.work != nil {
 			p.markMoving()
 		}
-		bytes += p.Record.Size
-		locked, pages, at = append(locked, p), append(pages, &p.Page), append(at, i)
-	}
-	for n, err := range residency.Sync(pages, s.direction, s.device) {
-		if err != nil {
-			s.failed(at[n], err)
-		} else {
-			s.ended(at[n], nil)
+		held++
+		heldBytes += p.Record.Size
+		locked, at, group = append(locked, p), append(at, i), append(group, &p.Page)
+		if bytes += p.Record.Size; len(group) == most || bytes >= groupBytes {
+			moves.Add(group)
+			group, most, bytes = group[:0], groupPages, 0
 		}
 	}
-	for _, p := range locked {
-		p.unlock()
-	}
+	moves.Add(group)
+	moves.End()
 	return left
 }
 

@@ -57,6 +57,21 @@ var upcalls = native.Upcalls{
 		done, err := residencyOf(index).DevicePrepare(index, change)
 		return done, lasterror.Store(err)
 	},
+	DeviceReadRuns: func(index uint32, runs []native.Run, to []byte) int32 {
+		return lasterror.Store(residencyOf(index).DeviceReadRuns(index, runs, to))
+	},
+	DeviceCompare: func(a, b uint32, bits []byte) (native.Difference, bool, int32) {
+		found, done, err := residency.DeviceCompare(a, b, bits, residencyOf)
+		return found, done, lasterror.Store(err)
+	},
+	DeviceChecksum: func(index uint32, offset, length uint64) (uint32, bool, int32) {
+		sum, done, err := residencyOf(index).DeviceChecksum(index, offset, length)
+		return sum, done, lasterror.Store(err)
+	},
+	DevicePropagate: func(pages []uint64) (bool, int32) {
+		done, err := residency.DevicePropagate(pages, residencyOf)
+		return done, lasterror.Store(err)
+	},
 	DeviceApplyMany: func(pages []uint64, changes []native.Delta) (int, int32) {
 		bad, err := residency.DeviceApplyMany(pages, changes, residencyOf)
 		return bad, lasterror.Store(err)

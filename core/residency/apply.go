@@ -66,8 +66,12 @@ func (r *Residency) inTwoPlaces(index uint32) (*pair, error) {
 // DeviceAddress is where the page lies on its device.
 func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 	b, err := r.newest(index)
-	if both := r.pairs.get(index); err == nil && both != nil {
-		both.out = true
+	switch both := r.pairs.get(index); {
+	case err != nil || both == nil:
+	case both.passing: // a change left it behind, which was refused after it was prepared
+		r.dropPair(index)
+	default:
+		both.out, both.prepared = true, false
 	}
 	return b.address(), err
 }

@@ -38,14 +38,19 @@ type Devices interface {
 	Read(device int32, from uintptr, to []byte) error
 	Write(device int32, to uintptr, from []byte) error
 	Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error
-	// Transfer moves many ranges one way, and uses up the list. Where it fails, any of what is written to may be as before or as
-	// after.
-	Transfer(device int32, toDevice bool, list []Transfer) error
+	// Carry begins to move ranges one way between the host and a device.
+	Carry(device int32, toDevice bool) (Carrier, error)
 	// Apply makes a valid delta's change of a page's bytes, without its change mask. done is false where it has to be made on the
 	// host.
 	Apply(device int32, page uintptr, bytes uint64, delta *native.Delta) (done bool, err error)
 	// ApplyMany makes the changes of a batch in their order: on one device all or none, unless the device is lost.
 	ApplyMany(changes []Change) error
+	// Compare looks at two ranges of a device where they lie: what differs, or a bit for each byte where bits is not nil.
+	// Checksum is the CRC-32C of a range. Propagate copies the bytes that masks have from ranges, in their order, to one as long:
+	// all or none, unless the device is lost. done is false where the host has to do it.
+	Compare(device int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error)
+	Checksum(device int32, at uintptr, bytes uint64) (sum uint32, done bool, err error)
+	Propagate(device int32, to uintptr, bytes uint64, from []Masked) (done bool, err error)
 	// Trim gives back memory of the devices that is kept for pages to come.
 	Trim()
 	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its
@@ -54,11 +59,29 @@ type Devices interface {
 	Close()
 }
 
+// Carrier moves ranges one way while its caller, one at a time, finds more of them. No range overlaps another one. What the host
+// has of them is left alone until they have moved.
+type Carrier interface {
+	// Add takes ranges, whose list it uses up. Where it fails, any of what is written to may be as before or as after, and End is
+	// all that is left to call.
+	Add(list []Transfer) error
+	// Moved is how many bytes have moved, of the lists in their order.
+	Moved() uint64
+	// End returns when all that is queued has moved, or fails. It is called once.
+	End() error
+}
+
 // Change is a valid delta's change of the bytes of a page on a device.
 type Change struct {
 	Device  int32
 	Address uintptr // of the page
 	Delta   *native.Delta
+}
+
+// Masked is memory of a device and which of its bytes, a bit for each, are propagated.
+type Masked struct {
+	Address uintptr
+	Mask    []byte
 }
 
 // DeviceMemory is a block of device memory.

@@ -169,39 +169,54 @@ func (r *Residency) carry(b Backing, toDevice bool, list []Transfer) error {
 	return r.carryTo(b.device, toDevice, list)
 }
 
-// carryTo is the devices', counted.
+// carryTo moves ranges that are not of a sync, and counts them.
 func (r *Residency) carryTo(device int32, toDevice bool, list []Transfer) error {
-	if len(list) == 0 {
-		return nil
-	}
-	sum, count := uint64(0), uint64(len(list))
+	sum, ranges := uint64(0), uint64(len(list))
 	for i := range list {
 		sum += uint64(len(list[i].Host))
 	}
-	if err := r.devices.Transfer(device, toDevice, list); err != nil {
+	if err := r.move(device, toDevice, list); err != nil {
 		return err
 	}
+	r.count(toDevice, sum, ranges)
+	return nil
+}
+
+// move moves ranges that all are known.
+func (r *Residency) move(device int32, toDevice bool, list []Transfer) error {
+	carrier, err := r.devices.Carry(device, toDevice)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(carrier.Add(list), carrier.End())
+}
+
+// count notes what has moved.
+func (r *Residency) count(toDevice bool, bytes, ranges uint64) {
 	m := &r.moved[0]
 	if toDevice {
 		m = &r.moved[1]
 	}
-	m.bytes.Add(sum)
-	m.ranges.Add(count)
-	return nil
+	m.bytes.Add(bytes)
+	m.ranges.Add(ranges)
 }
 
 // readPair reads bytes, each where it is newest.
 func (r *Residency) readPair(index uint32, p *pair, offset uint64, to []byte) error {
+	return r.carry(backingOf(native.SideAt(native.RecordAt(index).Side)), false, r.readNewest(index, p, offset, to, nil))
+}
+
+// readNewest reads bytes of the host's copy, and adds those to a list that are newer on the device.
+func (r *Residency) readNewest(index uint32, p *pair, offset uint64, to []byte, list []Transfer) []Transfer {
 	record := native.RecordAt(index)
 	b, length := backingOf(native.SideAt(record.Side)), uint64(len(to))
 	copy(to, p.bytes(record.Size)[offset:])
-	var list []Transfer
 	first, end := p.granules(offset, length)
 	p.newer(p.device, first, end, record.Size, func(begin, count uint64) {
 		from, until := max(begin, offset), min(begin+count, offset+length)
 		list = append(list, Transfer{b.address() + uintptr(from), to[from-offset : until-offset]})
 	})
-	return r.carry(b, false, list)
+	return list
 }
 
 // mustBeOnDevice says whether changes are made on the device whatever they change: all of it counts as newer there. While the
@@ -313,7 +328,7 @@ func (r *Residency) keep(index uint32, p *pair) error {
 		return err
 	}
 	record := native.RecordAt(index)
-	p.passing, p.exact, p.runs = false, false, nil
+	p.prepared, p.passing, p.exact, p.runs = false, false, false, nil
 	p.out = record.Pinned() || record.Exposed == exposedForGood
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -47,78 +48,188 @@ func (p *Page) CanPair() bool {
 	return p.Resident() && native.Class(p.State) != native.ClassGuarded && native.Class(p.State) != native.ClassDevice
 }
 
-// Sync brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are newer
-// on the device to the host, or both. Those of each device go together. A page without a copy on the host gets one where bytes
-// are to come there. Pages in managed memory are prefetched to the device, or to the host, where one direction is asked for.
-// Pages elsewhere are left alone. Each page has its error: its bytes are then where they were.
-func Sync(pages []*Page, direction Direction, device int32) (errs []error) {
-	errs = make([]error, len(pages))
-	if way := direction & (ToDevice | ToHost); way != ToDevice|ToHost {
-		prefetch(pages, way == ToDevice, device, errs)
-	}
-	wins := Direction(0)
+// Syncing brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are
+// newer on the device to the host, or both. Pages come in groups: while the bytes of one move, the caller locks the next. A page
+// without a copy on the host gets one where bytes are to come there. Pages in managed memory are prefetched to the device, or to
+// the host, where one direction is asked for. Pages elsewhere are left alone.
+type Syncing struct {
+	direction Direction
+	device    int32
+	told      func(number int, err error)
+	count     int
+	way       oneWay
+	back      []numbered // have gone to the device, and come to the host next
+}
+
+// numbered is a page with its number in the order in which they came.
+type numbered struct {
+	*Page
+	number int
+}
+
+// NewSyncing begins it. Each page is told once, by its number in the order of Add, in step or with its error: its bytes are then
+// where they were. Its lock is the caller's again.
+func NewSyncing(direction Direction, device int32, told func(number int, err error)) *Syncing {
+	s := &Syncing{direction: direction, device: device, told: told}
+	s.way = oneWay{toDevice: direction&ToDevice != 0, told: s.tell}
 	switch {
 	case direction&HostWins != 0:
-		wins = ToDevice
+		s.way.wins = ToDevice
 	case direction&DeviceWins != 0:
-		wins = ToHost
+		s.way.wins = ToHost
 	}
-	if direction&ToDevice != 0 {
-		syncOneWay(pages, true, wins, errs)
+	return s
+}
+
+func (s *Syncing) bothWays() bool { return s.direction&(ToDevice|ToHost) == ToDevice|ToHost }
+
+// tell is told of pages that have gone one way.
+func (s *Syncing) tell(n numbered, err error) {
+	if err == nil && s.way.toDevice && s.bothWays() {
+		s.back = append(s.back, n)
+		return
 	}
-	if direction&ToHost != 0 {
-		syncOneWay(pages, false, wins, errs)
+	s.told(n.number, err)
+}
+
+// Add begins to move what is newer of a group of pages, which stay locked until they are told.
+func (s *Syncing) Add(pages []*Page) {
+	onDevice, managed := make([]numbered, 0, len(pages)), []numbered(nil)
+	for _, p := range pages {
+		n := numbered{p, s.count}
+		s.count++
+		switch {
+		case native.OnDevice(p.State):
+			onDevice = append(onDevice, n)
+		case p.Location() == abi.LocationUnified && !s.bothWays():
+			managed = append(managed, n)
+		default:
+			s.told(n.number, nil)
+		}
 	}
-	return errs
+	prefetch(managed, s.way.toDevice, s.device, s.told)
+	s.way.add(onDevice)
+}
+
+// End returns when all pages are told.
+func (s *Syncing) End() {
+	s.way.end(nil)
+	if len(s.back) > 0 {
+		s.way.toDevice = false
+		s.way.add(s.back)
+		s.way.end(nil)
+	}
+}
+
+// oneWay is pages on their way to devices, or to the host, those of one device at a time.
+type oneWay struct {
+	toDevice bool
+	wins     Direction
+	told     func(n numbered, err error)
+	of       *Residency
+	device   int32
+	carrier  Carrier // nil = nothing moves
+	given    uint64  // bytes that it has got
+	going    []travel
+	list     []Transfer
 }
 
 // travel is what of a page moves.
 type travel struct {
-	*Page
-	number  int // in the batch
-	both    *pair
-	backing Backing
+	numbered
+	both          *pair
+	backing       Backing
+	bytes, ranges uint64
+	until         uint64 // it has arrived when the carrier has moved so many bytes
 }
 
-func syncOneWay(pages []*Page, toDevice bool, wins Direction, errs []error) {
+func (w *oneWay) add(pages []numbered) {
 	travels := make([]travel, 0, len(pages))
-	for i, p := range pages {
-		if errs[i] != nil || !native.OnDevice(p.State) {
+	for _, n := range pages {
+		both, err := n.ready(w.toDevice, w.wins)
+		if err != nil || both == nil {
+			w.told(n, err)
 			continue
 		}
-		both, err := p.ready(toDevice, wins)
-		if errs[i] = err; err == nil && both != nil {
-			travels = append(travels, travel{p, i, both, p.backing()})
-		}
+		travels = append(travels, travel{numbered: n, both: both, backing: n.backing()})
 	}
 	slices.SortFunc(travels, func(a, b travel) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.backing.device, b.backing.device),
 			cmp.Compare(a.backing.at, b.backing.at))
 	})
-	var list []Transfer
 	for len(travels) > 0 {
-		first, count := travels[0], 0
-		list = list[:0]
-		for _, t := range travels {
-			if t.Residency != first.Residency || t.backing.device != first.backing.device {
-				break
-			}
-			if errs[t.number] = t.await(t.backing, toDevice); errs[t.number] == nil {
-				list = t.plan(toDevice, list)
-			}
+		first, count := travels[0], 1
+		for count < len(travels) && travels[count].Residency == first.Residency &&
+			travels[count].backing.device == first.backing.device {
 			count++
 		}
-		err := first.carryTo(first.backing.device, toDevice, list)
-		for _, t := range travels[:count] {
-			if errs[t.number] != nil {
-				continue
-			}
-			if errs[t.number] = err; err == nil {
-				t.arrived(toDevice)
-			}
-		}
+		w.carry(travels[:count])
 		travels = travels[count:]
 	}
+}
+
+// carry begins to move what is newer of pages on one device.
+func (w *oneWay) carry(travels []travel) {
+	if first := travels[0]; w.of != first.Residency || w.device != first.backing.device {
+		w.end(nil)
+		w.of, w.device = first.Residency, first.backing.device
+	}
+	w.list = w.list[:0]
+	begin := len(w.going)
+	for _, t := range travels {
+		if err := t.await(t.backing, w.toDevice); err != nil {
+			w.told(t.numbered, err)
+			continue
+		}
+		w.list = t.plan(w.toDevice, w.list)
+		w.given += t.bytes
+		w.going = append(w.going, t)
+	}
+	for i := range w.going[begin:] {
+		w.going[begin+i].until = w.given // the carrier has an order of its own within a list
+	}
+	if len(w.list) > 0 {
+		if err := w.load(); err != nil {
+			w.end(err)
+			return
+		}
+	}
+	w.arrive()
+}
+
+// load gives the list to the carrier.
+func (w *oneWay) load() (err error) {
+	if w.carrier == nil {
+		if w.carrier, err = w.of.devices.Carry(w.device, w.toDevice); err != nil {
+			return err
+		}
+	}
+	return w.carrier.Add(w.list)
+}
+
+// arrive tells the pages whose bytes have.
+func (w *oneWay) arrive() {
+	count, moved := 0, uint64(0)
+	if w.carrier != nil {
+		moved = w.carrier.Moved()
+	}
+	for ; count < len(w.going) && w.going[count].until <= moved; count++ {
+		w.going[count].arrived(w.toDevice)
+		w.told(w.going[count].numbered, nil)
+	}
+	w.going = slices.Delete(w.going, 0, count)
+}
+
+// end waits for what is on its way. Pages whose bytes have not come then have the carrier's error, or that of a call before.
+func (w *oneWay) end(err error) {
+	if w.carrier != nil {
+		err = cmp.Or(w.carrier.End(), err)
+	}
+	w.arrive()
+	for _, t := range w.going {
+		w.told(t.numbered, err)
+	}
+	w.carrier, w.given, w.going = nil, 0, w.going[:0]
 }
 
 // ready is what is known of a page before bytes of it go one way; nil where none can.
@@ -160,12 +271,15 @@ func (t *travel) plan(toDevice bool, list []Transfer) []Transfer {
 	host, device := t.both.bytes(size), t.backing.address()
 	t.both.newer(set, 0, uint64(len(set))*64, size, func(offset, length uint64) {
 		list = append(list, Transfer{device + uintptr(offset), host[offset:][:length:length]})
+		t.bytes += length
+		t.ranges++
 	})
 	return list
 }
 
 // arrived notes that both sides have what was newer on one.
 func (t *travel) arrived(toDevice bool) {
+	t.count(toDevice, t.bytes, t.ranges)
 	if toDevice {
 		t.both.host = t.both.host[:0]
 	} else {

@@ -92,18 +92,14 @@ func (r *Residency) carryAdvice(device int32, memory []byte, before, now Advice)
 	return err == nil
 }
 
-// prefetch moves the locked pages in managed memory to a device, or to the host, those of a context together.
-func prefetch(pages []*Page, toDevice bool, device int32, errs []error) {
+// prefetch moves locked pages in managed memory to a device, or to the host, those of a context together.
+func prefetch(pages []numbered, toDevice bool, device int32, told func(number int, err error)) {
 	type target struct {
-		*Page
-		number int // in the batch
-		by     int32
+		numbered
+		by int32
 	}
 	var targets []target
-	for i, p := range pages {
-		if errs[i] != nil || p.Location() != abi.LocationUnified {
-			continue
-		}
+	for _, p := range pages {
 		by := device
 		if !toDevice {
 			by = p.Placement().Device
@@ -112,9 +108,11 @@ func prefetch(pages []*Page, toDevice bool, device int32, errs []error) {
 		if err == nil {
 			err = p.devices.Check(abi.LocationUnified, by)
 		}
-		if errs[i] = err; err == nil {
-			targets = append(targets, target{p, i, by})
+		if err != nil {
+			told(p.number, err)
+			continue
 		}
+		targets = append(targets, target{p, by})
 	}
 	slices.SortStableFunc(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.by, b.by))
@@ -131,7 +129,7 @@ func prefetch(pages []*Page, toDevice bool, device int32, errs []error) {
 		}
 		err := first.devices.Prefetch(first.by, toDevice, list)
 		for _, t := range targets[:count] {
-			errs[t.number] = err
+			told(t.number, err)
 		}
 		targets = targets[count:]
 	}

@@ -241,6 +241,33 @@ func TestACallBesideAPinSendsBackWhatItChanged(t *testing.T) {
 	})
 }
 
+// A change that is refused once it was prepared has changed nothing, also not where the next change is made.
+func TestACopyOfARefusedChange(t *testing.T) {
+	for name, steps := range map[string]func(w *world, handle uint64, refuse func()){
+		"nobody wants the copy": func(w *world, handle uint64, refuse func()) { refuse(); w.pin(handle) },
+		"it stays":              func(w *world, handle uint64, refuse func()) { w.pin(handle); refuse(); w.sync(handle, both) },
+		"it was there before":   func(w *world, handle uint64, refuse func()) { w.sync(handle, both); refuse(); w.pin(handle) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			on(t, func(w *world) {
+				handle := w.create(abi.LocationGPU, 0, 5000)
+				steps(w, handle, func() {
+					require.NoError(t, page.Read(handle, func(p *page.Page) error {
+						done, err := p.DevicePrepare(p.Index, &native.Delta{Kind: int32(delta.Runs)})
+						require.True(t, done)
+						return err
+					}))
+				})
+				require.Zero(t, nativetest.ApplyRuns([]uint64{handle, handle}, []uint64{0, 8}, 4, []byte("in a run")))
+				w.holds(handle, 0, "in a\x00\x00\x00\x00 run")
+				require.Equal(t, status.OK, w.write(handle, 4, "four"))
+				w.holds(handle, 0, "in afour run")
+				w.unpin(handle)
+			})
+		})
+	}
+}
+
 func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
 		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)

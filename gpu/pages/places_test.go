@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -246,73 +245,4 @@ func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
 			}
 		}
 	}
-}
-
-// linkOf is a simulated link, and what an operation takes beside its bytes.
-func linkOf(bytesPerSecond uint64) sim.Options {
-	return sim.Options{Bandwidth: bytesPerSecond, Latency: 8 * time.Microsecond, Unchecked: true}
-}
-
-// shares syncs a thousand pages of 4 KiB over a link, as often as it takes to keep it busy to a share, and returns the best
-// shares to the device and to the host: the machine does other work, too.
-func shares(t *testing.T, bytesPerSecond uint64, enough float64, tries int) (best [2]float64) {
-	onDevices(t, linkOf(bytesPerSecond), func(w *world) {
-		var pages []uint64
-		for range 1000 {
-			pages = append(pages, w.create(abi.LocationCPU, 0, 4096))
-		}
-		modelled := time.Duration(float64(len(pages)*4096) / float64(bytesPerSecond) * float64(time.Second))
-		content := string(make([]byte, 4096))
-		for way, direction := range []residency.Direction{residency.ToDevice, residency.ToHost} {
-			for range tries {
-				for _, handle := range pages {
-					if at, err := page.Copies(handle); err == nil && len(at) == 2 && direction == residency.ToHost {
-						w.pin(handle)
-						w.unpin(handle)
-						continue
-					}
-					require.Equal(t, status.OK, w.write(handle, 0, content))
-				}
-				begin := time.Now()
-				_, err := page.SyncMany(pages, direction, 0, nil, nil)
-				require.NoError(t, err)
-				if best[way] = max(best[way], float64(modelled)/float64(time.Since(begin))); best[way] >= enough {
-					break
-				}
-			}
-		}
-	})
-	return best
-}
-
-// BenchmarkLink says how busy a batch of a thousand small pages keeps a link of MMSB_LINK bytes a second.
-func BenchmarkLink(b *testing.B) {
-	link, err := strconv.ParseUint(os.Getenv("MMSB_LINK"), 10, 64)
-	if err != nil {
-		link = 200_000_000
-	}
-	for range b.N {
-		best := shares(&testing.T{}, link, 0.97, 30)
-		b.ReportMetric(best[0], "of_the_link_to_device")
-		b.ReportMetric(best[1], "of_the_link_to_host")
-	}
-}
-
-// The bytes of a step are on their way while those of the one before still are: on a device where each takes its time, six steps
-// take that of three, and not of six. The machine does other work at times, so the best of some tries counts.
-func TestTwoStepsAreOnTheirWayAtATime(t *testing.T) {
-	const latency, steps = 30 * time.Millisecond, 6
-	onDevices(t, sim.Options{Latency: latency, Unchecked: true}, func(w *world) {
-		handle := w.create(abi.LocationCPU, 0, steps*payloadBytes)
-		best := time.Hour
-		for range 10 {
-			require.Equal(t, status.OK, w.write(handle, 0, string(make([]byte, steps*payloadBytes))))
-			begin := time.Now()
-			w.sync(handle, residency.ToDevice)
-			if best = min(best, time.Since(begin)); best < 4*latency {
-				return
-			}
-		}
-		require.Less(t, best, 4*latency)
-	})
 }

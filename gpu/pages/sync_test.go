@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -529,5 +530,76 @@ func TestTheThresholdIsMeasured(t *testing.T) {
 			require.Equal(t, status.Device, status.CodeOf(err))
 			return nil
 		}))
+	})
+}
+
+// A batch of pages that lie in any order goes to the device and back in groups, a call of the driver fails in one of the steps,
+// and what is said of each page is so: what is in step has arrived, and the next sync moves the others.
+func TestAStepOfManyFails(t *testing.T) {
+	const count = 400
+	for _, call := range []sim.Call{sim.Copy, sim.Launch} {
+		for after := range 8 {
+			on(t, func(w *world) {
+				pages, codes := make([]uint64, count), make([]int32, count)
+				for i := range pages {
+					pages[i] = w.create(abi.LocationCPU, 0, 5000)
+				}
+				_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+				require.NoError(t, err)
+				rand.New(rand.NewPCG(1, uint64(after))).Shuffle(count, func(i, j int) { pages[i], pages[j] = pages[j], pages[i] })
+				content := func(i int) string { return string([]byte{byte(i), byte(i >> 8), 'c'}) }
+				for i, handle := range pages {
+					require.Equal(t, status.OK, w.write(handle, 128, content(i)))
+					if call == sim.Copy {
+						require.Equal(t, status.OK, w.write(handle, 192, string(make([]byte, 4800))))
+					}
+				}
+				w.fail(call, after, sim.Fail)
+				for range 2 {
+					bad, err := page.SyncMany(pages, residency.ToDevice, 0, codes, nil)
+					for i, code := range codes {
+						newer := w.newer(pages[i])[1]
+						require.Equal(t, code != 0, newer > 0, "page %d has code %d, %d bytes are newer", i, code, newer)
+						require.True(t, code == 0 || bad <= i)
+					}
+					require.Equal(t, bad < count, err != nil)
+				}
+				for range 8 { // what is left of the plan
+					_ = w.write(w.create(abi.LocationGPU, 0, 1), 0, "x")
+					w.apply(w.create(abi.LocationGPU, 0, 10), []uint64{1, 3}, "xy")
+				}
+				_, err = page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+				require.NoError(t, err)
+				for i, handle := range pages {
+					require.Equal(t, content(i), w.onTheDevice(handle)[128:131])
+				}
+			})
+		}
+	}
+}
+
+// While steps are on their way, small ranges of the groups behind come together: a thousand pages are a few steps, not one for
+// each group.
+func TestSmallRangesComeTogether(t *testing.T) {
+	const count = 1000
+	onDevices(t, sim.Options{Latency: 20 * time.Millisecond, Unchecked: true, Trace: true}, func(w *world) {
+		var pages []uint64
+		for range count {
+			pages = append(pages, w.create(abi.LocationCPU, 0, 5000))
+		}
+		_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+		require.NoError(t, err)
+		slices.Reverse(pages)
+		for i, handle := range pages {
+			require.Equal(t, status.OK, w.write(handle, 128, string([]byte{byte(i), byte(i >> 8)})))
+		}
+		before := len(w.sim.Timeline())
+		_, err = page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(w.sim.Timeline())-before, 6)
+		for i := 0; i < count; i += 3 {
+			require.Equal(t, [2]uint64{}, w.newer(pages[i]), "page %d", i)
+			require.Equal(t, string([]byte{byte(i), byte(i >> 8)}), w.onTheDevice(pages[i])[128:130])
+		}
 	})
 }

@@ -32,53 +32,154 @@ var thresholds sync.Map
 type step struct {
 	*lane
 	spans, large []kernels.Span // what a kernel moves, and the copy engine
+	open         kernels.Span   // what may go on with the next range
+	at           int            // where the staging memory is free
 	parts        []residency.Transfer
+	size         uint64 // of the parts
 	toDevice     bool
 }
 
-// Transfer is residency.Devices'. Ranges go through the staging memory of two lanes, where it has two: while the bytes of one are
-// on their way, the other's are packed or unpacked. What lies together on the device is one range. Large ranges are a batch of
-// copies, the small ones of a step one kernel.
-func (c *context) Transfer(ordinal int32, toDevice bool, list []residency.Transfer) error {
+// carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
+// on their way, those of another are packed or unpacked. What lies together on the device is one range. Large ranges are a batch
+// of copies, the small ones of a step one kernel. A step begins when it is full, or when the device has less than enough to do:
+// so the first bytes move at once, and small ranges come together while others move.
+type carrier struct {
+	*context
+	*device
+	ordinal   int32
+	toDevice  bool
+	threshold uint64
+	filling   *step   // nil = none
+	going     []*step // the oldest first
+	idle      []*step
+	taken     []*lane
+	moved     uint64
+	err       error // the first that was met
+}
+
+const (
+	mostSteps  = 3
+	enoughToDo = 2 // steps on their way
+)
+
+// Carry is residency.Devices'.
+func (c *context) Carry(ordinal int32, toDevice bool) (residency.Carrier, error) {
 	d, err := c.device(ordinal)
 	if err != nil {
-		return err
-	}
-	byAddress := func(a, b residency.Transfer) int { return cmp.Compare(a.Device, b.Device) }
-	if !slices.IsSortedFunc(list, byAddress) { // a kernel's targets rise
-		slices.SortFunc(list, byAddress)
+		return nil, err
 	}
 	first, err := d.take()
 	if err != nil {
-		return c.met(ordinal, d, err)
+		return nil, c.met(ordinal, d, err)
 	}
-	defer d.give(first)
-	threshold := d.threshold(first)
-	steps := []step{{lane: first, toDevice: toDevice}}
-	if more := size(list) > payloadBytes; more {
-		if second := d.takeIdle(); second != nil {
-			defer d.give(second)
-			steps = append(steps, step{lane: second, toDevice: toDevice})
-		}
-	}
-	for turn := 0; len(list) > 0 && err == nil; turn++ {
-		s := &steps[turn%len(steps)]
-		if err = s.end(); err == nil {
-			list = s.pack(list, threshold)
-			err = s.begin(d)
-		}
-	}
-	for turn := range steps { // also what was queued before an error is done when the call returns
-		err = cmp.Or(err, steps[turn].end())
-	}
-	return c.met(ordinal, d, err)
+	carried := &carrier{context: c, device: d, ordinal: ordinal, toDevice: toDevice, threshold: d.threshold(first)}
+	carried.use(first)
+	return carried, nil
 }
 
-func size(list []residency.Transfer) (sum int) {
-	for i := range list {
-		sum += len(list[i].Host)
+func (c *carrier) use(l *lane) {
+	c.taken = append(c.taken, l)
+	c.idle = append(c.idle, &step{lane: l, toDevice: c.toDevice})
+}
+
+// Add is residency.Carrier's.
+func (c *carrier) Add(list []residency.Transfer) error {
+	c.err = c.add(list)
+	return c.met(c.ordinal, c.device, c.err)
+}
+
+func (c *carrier) add(list []residency.Transfer) error {
+	byAddress := func(a, b residency.Transfer) int { return cmp.Compare(a.Device, b.Device) }
+	if !slices.IsSortedFunc(list, byAddress) { // what lies together comes together
+		slices.SortFunc(list, byAddress)
 	}
-	return sum
+	for len(list) > 0 {
+		if err := c.fill(); err != nil {
+			return err
+		}
+		if list = c.filling.pack(list, c.threshold); len(list) > 0 {
+			if err := c.begin(); err != nil {
+				return err
+			}
+		}
+	}
+	for len(c.going) > 0 {
+		done, err := c.going[0].Done()
+		if err != nil {
+			return err
+		}
+		if !done {
+			break
+		}
+		if err := c.endOldest(); err != nil {
+			return err
+		}
+	}
+	if c.filling != nil && len(c.going) < enoughToDo {
+		return c.begin()
+	}
+	return nil
+}
+
+// fill sees to it that there is a step to pack.
+func (c *carrier) fill() error {
+	if c.filling != nil {
+		return nil
+	}
+	if len(c.idle) == 0 && len(c.taken) < mostSteps {
+		if l := c.takeIdle(); l != nil {
+			c.use(l)
+		}
+	}
+	if len(c.idle) == 0 {
+		if err := c.endOldest(); err != nil {
+			return err
+		}
+	}
+	last := len(c.idle) - 1
+	c.filling, c.idle = c.idle[last], c.idle[:last]
+	return nil
+}
+
+// begin queues what was packed.
+func (c *carrier) begin() error {
+	s := c.filling
+	c.filling, c.going = nil, append(c.going, s)
+	return s.begin(c.device, c.threshold)
+}
+
+// endOldest waits for the oldest step.
+func (c *carrier) endOldest() error {
+	s := c.going[0]
+	c.going = slices.Delete(c.going, 0, 1)
+	size := s.size
+	if err := s.end(); err != nil {
+		return err
+	}
+	c.idle = append(c.idle, s)
+	if c.err == nil { // of what comes behind one that failed nobody asks
+		c.moved += size
+	}
+	return nil
+}
+
+// Moved is residency.Carrier's.
+func (c *carrier) Moved() uint64 { return c.moved }
+
+// End is residency.Carrier's. What was queued before an error is done, too, when it returns.
+func (c *carrier) End() error {
+	if c.filling != nil && c.err == nil {
+		c.err = c.begin()
+	}
+	for len(c.going) > 0 {
+		if err := c.endOldest(); c.err == nil {
+			c.err = err
+		}
+	}
+	for _, l := range c.taken {
+		c.give(l)
+	}
+	return c.met(c.ordinal, c.device, c.err)
 }
 
 // takeIdle is a lane that nobody uses, or nil: who has one waits for none.
@@ -101,11 +202,9 @@ func (d *device) takeIdle() *lane {
 	return l
 }
 
-// pack plans a step from the first of the ranges, and returns those that are left.
+// pack takes the first of the ranges into the step, and returns those for which it has no space.
 func (s *step) pack(list []residency.Transfer, threshold uint64) (rest []residency.Transfer) {
-	s.spans, s.large, s.parts = s.spans[:0], s.large[:0], s.parts[:0]
-	staging, at := s.bytes(), 0
-	var open kernels.Span // what may go on with the next range
+	staging, open, at := s.bytes(), s.open, s.at
 	for len(list) > 0 && len(s.spans)+1 < mostSpans {
 		next := &list[0]
 		count := min(len(next.Host), payloadBytes-at)
@@ -117,6 +216,7 @@ func (s *step) pack(list []residency.Transfer, threshold uint64) (rest []residen
 			copy(staging[at:], next.Host[:count])
 		}
 		s.parts = append(s.parts, residency.Transfer{Device: uintptr(at), Host: next.Host[:count]})
+		s.size += uint64(count)
 		to, from := s.way(host, device)
 		if open.To+driver.Address(open.Bytes) == to && open.From+driver.Address(open.Bytes) == from {
 			open.Bytes += uint64(count)
@@ -131,7 +231,7 @@ func (s *step) pack(list []residency.Transfer, threshold uint64) (rest []residen
 		}
 		*next = residency.Transfer{Device: next.Device + uintptr(count), Host: next.Host[count:]}
 	}
-	s.plan(open, threshold)
+	s.open, s.at = open, at
 	return list
 }
 
@@ -155,7 +255,12 @@ func (s *step) plan(span kernels.Span, threshold uint64) {
 }
 
 // begin queues what was packed.
-func (s *step) begin(d *device) error {
+func (s *step) begin(d *device, threshold uint64) error {
+	s.plan(s.open, threshold)
+	byTarget := func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) }
+	if !slices.IsSortedFunc(s.spans, byTarget) { // a kernel's targets rise
+		slices.SortFunc(s.spans, byTarget)
+	}
 	if len(s.large) > 0 {
 		copies := make([]driver.Copy, len(s.large))
 		for i, span := range s.large {
@@ -187,8 +292,12 @@ func (s *step) end() error {
 			copy(s.parts[i].Host, staging[s.parts[i].Device:])
 		}
 	}
-	s.parts = s.parts[:0]
+	s.clear()
 	return nil
+}
+
+func (s *step) clear() {
+	*s = step{lane: s.lane, spans: s.spans[:0], large: s.large[:0], parts: s.parts[:0], toDevice: s.toDevice}
 }
 
 // threshold is from how many bytes on a range of the device goes by the copy engine: all, where there are no kernels.
@@ -230,13 +339,12 @@ func (d *device) measure(l *lane) (threshold uint64, err error) {
 	s := &step{lane: l, toDevice: true}
 	fastest := func(bytes, threshold uint64) (best time.Duration, err error) {
 		for range measuredTimes {
-			s.spans, s.large = s.spans[:0], s.large[:0]
 			for at := uint64(0); at+bytes <= payloadBytes; at += bytes {
 				to, from := address+driver.Address(2*at), l.staging+driver.Address(at)
 				s.plan(kernels.Span{To: to, From: from, Bytes: bytes}, threshold)
 			}
 			begin := time.Now()
-			if err := cmp.Or(s.begin(d), l.Synchronize()); err != nil {
+			if err := cmp.Or(s.begin(d, threshold), s.end()); err != nil {
 				return 0, err
 			}
 			if took := time.Since(begin); best == 0 || took < best {

@@ -48,6 +48,8 @@ func TestASyncOfManagedMemoryPrefetchesIt(t *testing.T) {
 			w.holds(handle, 0, content)
 		}
 		at(sim.OnHost)
+		require.NoError(w, syncOn(handle, both, 0)) // there is one memory
+		at(sim.OnHost)
 		require.NoError(w, syncOn(handle, residency.ToDevice, 0))
 		at(0)
 		require.NoError(w, syncOn(handle, both, 0)) // there is one memory

@@ -4,8 +4,6 @@
 package runtime
 
 import (
-	"libmmsb/core/status"
-	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -133,40 +131,4 @@ func (p point) await() error {
 	}
 	s.passed(m.number)
 	return nil
-}
-
-// At is the live block of the runtime that has an address. It looks at every block there is. Errors: NotFound.
-func (r *Runtime) At(address driver.Address) (BlockInfo, error) {
-	info, found := at(address, func(info BlockInfo) bool { return info.Stream.runtime == r })
-	if !found {
-		return info, status.Errorf(status.NotFound, "address 0x%x is in no live block of this runtime of device %d",
-			uint64(address), r.device.Info().Ordinal)
-	}
-	return info, nil
-}
-
-// Around is the live block of the runtime's device, of any of its runtimes, that has all of a range.
-func (r *Runtime) Around(address driver.Address, bytes uint64) (info BlockInfo, found bool) {
-	return at(address, func(info BlockInfo) bool {
-		return info.Stream.runtime.device == r.device && bytes <= info.Bytes-uint64(address-info.Address)
-	})
-}
-
-func at(address driver.Address, is func(info BlockInfo) bool) (info BlockInfo, found bool) {
-	t := &allBlocks
-	t.mutex.Lock()
-	made := t.made
-	t.mutex.Unlock()
-	for index := uint32(1); index <= made; index++ {
-		b := t.at(index)
-		generation, what := blocks.Parts(b.record.State.Load())
-		if what != blocks.Live && what != blocks.Held || uint64(address)-b.record.Address >= b.record.Bytes {
-			continue
-		}
-		info, err := FindBlock(b.handle(generation)) // C may have changed it meanwhile
-		if err == nil && uint64(address-info.Address) < info.Bytes && is(info) {
-			return info, true
-		}
-	}
-	return BlockInfo{}, false
 }

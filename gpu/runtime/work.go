@@ -52,3 +52,17 @@ func (s *Stream) Synchronize() error {
 		return err
 	})
 }
+
+// Done says whether everything that was queued is done.
+func (s *Stream) Done() (done bool, err error) {
+	if err := s.free("its end cannot be asked for"); err != nil {
+		return false, err
+	}
+	return done, s.work(func() (err error) {
+		number := s.queued.Load()
+		if done, err = s.runtime.device.QueryStream(s.native); done && err == nil {
+			s.passed(number)
+		}
+		return err
+	})
+}

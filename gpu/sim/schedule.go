@@ -4,6 +4,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -76,6 +77,30 @@ func (d *Driver) ready() (ready []*stream) {
 		}
 	}
 	return ready
+}
+
+// Spell is when an operation was queued, and when the device moved its bytes.
+type Spell struct {
+	Device, Stream     int
+	Call               Call
+	Bytes              uint64
+	Queued, Begin, End time.Time
+}
+
+// Timeline is the operations that are done, in the order of their ends, where work takes time and Options.Trace asks for it.
+func (d *Driver) Timeline() []Spell {
+	d.timelineMutex.Lock()
+	defer d.timelineMutex.Unlock()
+	return slices.Clone(d.timeline)
+}
+
+func (d *Driver) note(s Spell) {
+	if !d.timed() || !d.options.Trace {
+		return
+	}
+	d.timelineMutex.Lock()
+	defer d.timelineMutex.Unlock()
+	d.timeline = append(d.timeline, s)
 }
 
 // step runs a stream's next operation; the turn is held.

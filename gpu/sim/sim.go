@@ -46,7 +46,7 @@ type Options struct {
 	Seed        uint64                // of Seeded; 0 = a new one
 	Choose      func(choices int) int // of Chosen: one of 0 to choices - 1
 	Unchecked   bool                  // order is not checked, and freed memory not overwritten: only a device that is quick
-	Trace       bool                  // keep what ran: see Trace
+	Trace       bool                  // keep what ran: see Trace, Timeline
 	NoOrdered   bool                  // without AllocateOrdered
 	NoManaged   bool
 	NoHints     bool // Prefetch and Advise do not work
@@ -59,10 +59,13 @@ const maxDevices = 64
 
 // Driver is a set of simulated devices.
 type Driver struct {
-	options Options
-	devices []*device
-	host    *arena
-	order   *order // nil where order is not checked
+	options       Options
+	timelineMutex sync.Mutex
+	timeline      []Spell
+	devices       []*device
+	host          *arena
+	order         *order // nil where order is not checked
+	link          link
 
 	// The turn is held for a whole call wherever one call must be done before the next one is looked at: all but Eager and
 	// Unchecked.

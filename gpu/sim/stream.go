@@ -22,10 +22,11 @@ func (p point) done() bool { return p.stream == nil || p.stream.done.Load() >= p
 
 // operation is queued work.
 type operation struct {
-	call  Call
-	after point  // must be done before
-	bytes uint64 // that move
-	work  func() // nil = none
+	call   Call
+	after  point     // must be done before
+	bytes  uint64    // that move
+	queued time.Time // where work takes time
+	work   func()    // nil = none
 }
 
 // stream is a queue of operations.
@@ -43,6 +44,7 @@ type stream struct {
 
 	mutex   sync.Mutex
 	queue   []operation // what is not done
+	ready   time.Time   // when its last operation was done; of who runs the queue
 	running bool        // somebody runs the queue, or has parked it with another stream
 	parked  []parked
 	moved   sync.Cond // done grew, or nobody runs the queue any more
@@ -66,6 +68,9 @@ func (s *stream) end() point { return point{s, s.queued.Load()} }
 // push queues an operation. Under the eager scheduler it is run at once if it can be: here, or in a goroutine where work takes
 // time.
 func (s *stream) push(op operation) {
+	if s.device.driver.timed() {
+		op.queued = time.Now()
+	}
 	s.mutex.Lock()
 	s.queue = append(s.queue, op)
 	s.queued.Add(1)
@@ -106,7 +111,6 @@ func (s *stream) run() (awake []*stream) {
 		if !op.after.done() && op.after.stream.park(s, op.after.number) {
 			return awake
 		}
-		s.device.spend(op.bytes)
 		for _, other := range s.do(op) {
 			if s.device.driver.timed() {
 				other.start()
@@ -130,9 +134,20 @@ func (s *stream) park(waiting *stream, number uint64) bool {
 
 // do runs the first operation. It returns the streams that waited for it.
 func (s *stream) do(op operation) []*stream {
+	begin, end := s.times(op)
+	s.device.sleepUntil(begin)
+	if hold := s.device.driver.options.Hold; hold != nil && s.device.driver.timed() {
+		hold()
+	}
 	if op.work != nil && !s.device.lost.Load() {
 		op.work()
 	}
+	s.device.sleepUntil(end)
+	if op.bytes == 0 && s.device.driver.timed() { // a kernel takes as long as it does
+		end = time.Now()
+		s.ready = end
+	}
+	s.device.driver.note(Spell{s.device.info.Ordinal, s.number, op.call, op.bytes, op.queued, begin, end})
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	// The queue is empty where the device was lost meanwhile.
@@ -195,31 +210,47 @@ func (s *stream) sleepWhileRunning() {
 // longestSleep is how much later than asked for a sleep may end.
 const longestSleep = 2 * time.Millisecond
 
-// spend waits for as long as an operation of so many bytes takes; the device's operations share its bandwidth.
-func (d *device) spend(bytes uint64) {
+// times are when the device begins to move an operation's bytes, and has moved them: its operations share its bandwidth. They
+// count from when it was queued, not from when the system gives this goroutine a processor. Both are zero where nothing takes
+// time.
+func (s *stream) times(op operation) (begin, end time.Time) {
+	d := s.device
 	options := &d.driver.options
 	if !d.driver.timed() {
+		return begin, end
+	}
+	begin = op.queued
+	if op.after.stream != nil {
+		begin = time.Now()
+	}
+	if begin.Before(s.ready) {
+		begin = s.ready
+	}
+	begin = begin.Add(options.Latency)
+	if options.Bandwidth > 0 && op.bytes > 0 {
+		d.timeMutex.Lock()
+		defer d.timeMutex.Unlock()
+		if d.busyUntil.After(begin) {
+			begin = d.busyUntil
+		}
+		end = begin.Add(time.Duration(float64(op.bytes) / float64(options.Bandwidth) * float64(time.Second)))
+		d.busyUntil, s.ready = end, end
+		return begin, end
+	}
+	s.ready = begin
+	return begin, begin
+}
+
+// sleepUntil blocks until a time.
+func (d *device) sleepUntil(end time.Time) {
+	if end.IsZero() {
 		return
 	}
-	end := time.Now()
-	if options.Bandwidth > 0 && bytes > 0 {
-		d.timeMutex.Lock()
-		if d.busyUntil.After(end) {
-			end = d.busyUntil
-		}
-		end = end.Add(time.Duration(float64(bytes) / float64(options.Bandwidth) * float64(time.Second)))
-		d.busyUntil = end
-		d.timeMutex.Unlock()
-	}
-	end = end.Add(options.Latency)
-	if options.Bandwidth > 0 { // a system that sleeps a millisecond for a microsecond would be the link
+	if d.driver.options.Bandwidth > 0 { // a system that sleeps a millisecond for a microsecond would be the link
 		time.Sleep(time.Until(end) - longestSleep)
 		for time.Now().Before(end) {
 			runtime.Gosched()
 		}
 	}
 	time.Sleep(time.Until(end))
-	if options.Hold != nil {
-		options.Hold()
-	}
 }

@@ -131,6 +131,7 @@ func (d *device) queue(s *stream, call Call, kernel string, touches []touch, fai
 	if s.capture.Load() != nil { // it is the graph's
 		return nil
 	}
+	d.driver.link.add(d.driver, call, touches)
 	if d.driver.order != nil {
 		use := d.driver.order.streamUse(call, s)
 		use.Kernel = kernel

@@ -8,9 +8,11 @@ package nativetest
 
 #include "access.h"
 #include "delta_batch.h"
+#include "compare.h"
 #include "life.h"
 #include "mask.h"
 #include "pin.h"
+#include "propagate.h"
 #include "watch.h"
 #include "writing.h"
 */
@@ -79,6 +81,34 @@ func ApplyPage(page uint64, delta *native.Delta) int32 {
 	given := (*C.mmsb_delta_t)(unsafe.Pointer(delta))
 	given.struct_size = C.sizeof_mmsb_delta_t
 	return int32(C.mmsb__page_apply(C.uint64_t(page), given))
+}
+
+// ComparePages counts the bytes in which two pages differ.
+func ComparePages(a, b uint64) (found native.Difference, code int32) {
+	var into C.mmsb_difference_t
+	code = int32(C.mmsb__page_compare(C.uint64_t(a), C.uint64_t(b), &into))
+	return native.Difference{Count: uint64(into.count), First: uint64(into.first)}, code
+}
+
+// PageDifferences are bits that say where two pages of a size differ.
+func PageDifferences(a, b, size uint64) (bits []byte, code int32) {
+	bits = make([]byte, native.MaskLength(size))
+	code = int32(C.mmsb__page_differences(C.uint64_t(a), C.uint64_t(b), unsafe.Pointer(unsafe.SliceData(bits)), C.uint64_t(size)))
+	return bits, code
+}
+
+// PageChecksum is the CRC-32C of a part of a page.
+func PageChecksum(page, offset, length uint64) (sum uint32, code int32) {
+	var into C.uint32_t
+	code = int32(C.mmsb__page_checksum(C.uint64_t(page), C.uint64_t(offset), C.uint64_t(length), &into))
+	return uint32(into), code
+}
+
+// PropagatePages copies what the change masks of the pages behind the first one have into that; their edges are not looked at.
+func PropagatePages(pages ...uint64) int32 {
+	var bad C.size_t
+	self := C.mmsb__thread_enter()
+	return int32(C.mmsb__propagate((*C.uint64_t)(unsafe.Pointer(&pages[0])), C.size_t(len(pages)-1), 1, self.owner, &bad))
 }
 
 // ClearMask clears a page's change mask.

@@ -111,11 +111,15 @@ PROPAGATION = Library(
         ),
         Mutant(
             "no-pre-image", "a command keeps no pre-image",
-            "change_locked", "status = mmsb__delta_keep(record, change->state, delta);", "",
+            "mmsb__delta_apply", "return apply_locked(change, delta);",
+            "mmsb_status_t status = mmsb__change_journal_delta(change, mmsb__epoch_after(change->record, 0), delta);"
+            " mmsb__delta_change(change->record, delta); return status;",
         ),
         Mutant(
             "no-record", "a command has no record in the journal",
-            "change_locked", "status = mmsb__change_journal_delta(change, mmsb__epoch_after(record, 0), delta);", "",
+            "mmsb__delta_apply", "return apply_locked(change, delta);",
+            "mmsb_status_t status = mmsb__delta_keep(change->record, change->state, delta);"
+            " if (status == MMSB_OK) mmsb__delta_change(change->record, delta); return status;",
         ),
         Mutant(
             "epoch-of-nothing", "a command that finds nothing moves the epoch",
@@ -133,8 +137,11 @@ PROPAGATION = Library(
         ),
         Mutant(
             "bytes-of-another", "the delta of a command has the last dependency's bytes",
-            "delta_of", "memcpy(payload, mmsb__record_bytes(from) + begin, end - begin);",
-            "memcpy(payload, mmsb__record_bytes(mmsb__record_of(pages[count])) + begin, end - begin);",
+            "delta_of", "copy_runs(from, first,", "copy_runs(mmsb__record_of(pages[count]), first,",
+        ),
+        Mutant(
+            "everything-is-propagated", "bytes between two marks of a word are propagated, too",
+            "copy_masked", "if ((run & (run + 1)) == 0)", "if (run != 0)",
         ),
         Mutant(
             "any-size", "pages of different sizes are copied",

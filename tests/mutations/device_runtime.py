@@ -4,14 +4,32 @@ of what is charged must show each."""
 from mutation import Mutant
 from subject import Go
 
+ADDRESSES = "^(TestTheBlockAtAnAddress|TestFewAddressesAreLookedForAmongAllBlocks)$"
+
 DEVICE_RUNTIME = Go(
     name="device-runtime",
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
-    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",),
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
+        Mutant(
+            "ends-not-looked-at", "a block is said to have a range of which it has the beginning",
+            "Runtime.Around", "bytes <= info.Bytes-uint64(address-info.Address)", "true", mode=ADDRESSES,
+        ),
+        Mutant(
+            "only-what-is-listed", "a block that came after the list is at no address",
+            "at", "index <= made", "index <= min(made, 0)", mode=ADDRESSES,
+        ),
+        Mutant(
+            "list-not-made", "each address is looked for among all blocks",
+            "places.missed", "p.misses < p.patience", "true", mode=ADDRESSES,
+        ),
+        Mutant(
+            "list-not-sorted", "what is listed is not found, and looked for among all blocks",
+            "places.missed", "cmp.Compare(a.address, b.address)", "cmp.Compare(b.address, a.address)", mode=ADDRESSES,
+        ),
         Mutant(
             "missing-wait", "no stream ever waits for another",
             "waitFor", "p.number == 0", "true",

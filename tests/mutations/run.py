@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""run.py [-v] [--half] [NAME...]: builds the subjects of the catalogue, and runs their tests without a bug and with each: every
-bug must be caught. NAME is a subject or a mutant. -v says what caught each. --half takes every other subject.
+"""run.py [-v] [--share] [NAME...]: builds the subjects of the catalogue, and runs their tests without a bug and with each: every
+bug must be caught. NAME is a subject or a mutant. -v says what caught each. --share takes every eighth subject.
 
 Ends with `planted bugs: caught N of N` and, where each run is a test, `N passed, M failed`.
 """
@@ -225,10 +225,10 @@ def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str,
     print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def half_of(subjects: list[Go | C]) -> list[Go | C]:
-    """Every other subject, as tools/half.py chooses."""
-    names = [subject.name for subject in subjects]
-    command = [sys.executable, str(ROOT / "tools/half.py"), *names[0::2], "/", *names[1::2]]
+def share_of(subjects: list[Go | C]) -> list[Go | C]:
+    """Every eighth subject, as tools/share.py chooses."""
+    lists = [["/", *(subject.name for subject in subjects[first::8])] for first in range(8)]
+    command = [sys.executable, str(ROOT / "tools/share.py"), *(word for words in lists for word in words)]
     chosen = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     print("`make mutants` has all subjects; here are, as the commit chooses: " + ", ".join(chosen), flush=True)
     return [subject for subject in subjects if subject.name in chosen]
@@ -237,7 +237,7 @@ def half_of(subjects: list[Go | C]) -> list[Go | C]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-v", action="store_true", dest="verbose")
-    parser.add_argument("--half", action="store_true")
+    parser.add_argument("--share", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     names = set(arguments.names)
@@ -245,7 +245,7 @@ def main() -> int:
     if unknown:
         parser.error("in no catalogue: " + ", ".join(sorted(unknown)))
     tally = Tally()
-    wanted = half_of(SUBJECTS) if arguments.half else SUBJECTS
+    wanted = share_of(SUBJECTS) if arguments.share else SUBJECTS
     for shared in {subject.shares: None for subject in wanted}:
         run_build([subject for subject in wanted if subject.shares == shared], names, tally, arguments.verbose)
     for language, bugs in tally.bugs.items():

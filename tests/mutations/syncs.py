@@ -10,6 +10,8 @@ BOTH_SIDES = "^TestWritesOnBothSides$"
 RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
+TOGETHER = "^TestSmallRangesComeTogether$"
+MANY_FAIL = "^TestAStepOfManyFails$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
 PREFETCH = "^TestASyncOfManagedMemoryPrefetchesIt$"
 FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeetsTheLoss|TestPagesComeBack|TestLostInMidWork)"
@@ -17,6 +19,8 @@ WATCHED = "^TestAWatchedChangeMovesWhatItChanges$"
 JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
 USES = "^(TestWorkOnPagesIsInOrder|TestUsesOfPagesInTwoPlaces|TestAUsePins|TestUsesEndWithTheirContext)"
 ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomChangesOfAdoptedMemory)"
+KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
+REFUSED = "^TestACopyOfARefusedChange"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 
@@ -26,8 +30,8 @@ SYNCS = Go(
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
-        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES,
-        ADOPTED,
+        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, PREFETCH, ADVICE, FALLBACK, NO_FALLBACK,
+        WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -49,11 +53,11 @@ SYNCS = Go(
         ),
         Mutant(
             "reads-the-host-only", "a read does not take what is newer on the device",
-            "readPair", "return r.carry(b, false, list)", "return nil",
+            "readNewest", "return list", "return nil",
         ),
         Mutant(
             "address-not-noted", "nobody knows that the program has the device's address",
-            "DeviceAddress", "both.out = true", "",
+            "DeviceAddress", "both.out, both.prepared = true, false", "both.prepared = false",
         ),
         Mutant(
             "holders-not-noted", "what a holder of the device's address has written does not count as newer",
@@ -97,8 +101,28 @@ SYNCS = Go(
         ),
         Mutant(
             "waits-for-each-step", "a step begins when the one before has arrived",
-            "context.Transfer", "turn%len(steps)", "0",
+            "carrier.fill", "len(c.taken) < mostSteps", "false",
             mode=STEPS,
+        ),
+        Mutant(
+            "group-by-group", "each group is a step of its own, also while others are on their way",
+            "carrier.add", "c.filling != nil && len(c.going) < enoughToDo", "c.filling != nil", mode=TOGETHER,
+        ),
+        Mutant(
+            "targets-fall", "a kernel gets what groups have brought in an order that it does not take",
+            "step.begin", "!slices.IsSortedFunc(s.spans, byTarget)", "false", mode=TOGETHER,
+        ),
+        Mutant(
+            "told-too-early", "pages are in step before their bytes have moved",
+            "oneWay.carry", "w.going[begin+i].until = w.given", "w.going[begin+i].until = 0", mode=MANY_FAIL,
+        ),
+        Mutant(
+            "arrived-behind-a-failure", "what moves behind a step that failed counts for that",
+            "carrier.endOldest", "if c.err == nil {", "if true {", mode=MANY_FAIL,
+        ),
+        Mutant(
+            "last-step-not-begun", "what was packed last never moves, and is said to be there",
+            "carrier.End", "c.filling != nil && c.err == nil", "false", mode=TOGETHER,
         ),
         Mutant(
             "queue-forgets-failures", "a page whose sync failed does not wait on",
@@ -116,7 +140,7 @@ SYNCS = Go(
         ),
         Mutant(
             "prefetched-both-ways", "a sync of both directions moves memory that is in one place",
-            "Sync", "way != ToDevice|ToHost", "true", mode=PREFETCH,
+            "Syncing.Add", "&& !s.bothWays()", "", mode=PREFETCH,
         ),
         Mutant(
             "advice-outlives-its-page", "the next page in the memory has the advice of the one before",
@@ -208,6 +232,39 @@ SYNCS = Go(
         Mutant(
             "waits-on-a-lost-device", "a page that waits in a snapshot can only go to its device",
             "place", "return p.Resolve(at.Location, at.Device)", "return at, nil", mode=FALLBACK,
+        ),
+        Mutant(
+            "old-bytes-compared", "what is newer on the host is not in what devices look at",
+            "there", "_, err := r.newest(index)", "_, err := index, error(nil)", mode=KERNELS,
+        ),
+        Mutant(
+            "copied-to-compare", "pages of one device are compared on the host",
+            "there", "sum.there > sum.here", "sum.here > sum.there", mode=KERNELS,
+        ),
+        Mutant(
+            "pieces-joined-wrong", "the checksum of a page above 4 KiB is that of another order",
+            "context.Checksum", "count-(parts-1)*summedBytes", "summedBytes", mode=KERNELS,
+        ),
+        Mutant(
+            "first-wins", "of what two pages propagate the first one's is kept",
+            "lastOf", "bits &^ taken[at]", "bits", mode=KERNELS,
+        ),
+        Mutant(
+            "run-of-two-bytes", "a run over two bytes of a mask counts as two",
+            "countRuns", "before = of >> 7", "before = 0", mode=KERNELS,
+        ),
+        Mutant(
+            "last-run-open", "a run up to the end of a page is not propagated",
+            "eachRun", "if open {", "if open && begin == 0 {", mode=KERNELS,
+        ),
+        Mutant(
+            "stale-preparation", "a change goes to the host's copy while the program has the device's address",
+            "Residency.DeviceAddress", "both.out, both.prepared = true, false", "both.out = true", mode=REFUSED,
+        ),
+        Mutant(
+            "stale-copy", "a change goes to a copy that was to pass, but stays",
+            "Residency.keep", "p.prepared, p.passing, p.exact, p.runs = false, false, false, nil",
+            "p.passing, p.exact, p.runs = false, false, nil", mode=REFUSED,
         ),
     ),
 )  # fmt: skip

@@ -107,14 +107,14 @@ class Chromium:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def open(self, path: Path) -> None:
-        """Opens a page, and waits until it is shown."""
+    def open(self, path: Path, query: str = "", shown: str = "document.documentElement?.dataset.shownMs !== undefined") -> None:
+        """Opens a page, and waits until it is shown, which an expression says."""
         self.call("Page.navigate", url="about:blank")
         self.requests.clear()
         self.complaints.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path.resolve().as_uri() + query)
         until = time.monotonic() + PATIENCE
-        while self.value("document.documentElement?.dataset.shownMs") is None:
+        while not self.value(f"location.protocol === 'file:' && ({shown})"):
             assert time.monotonic() < until, f"the page is not shown: {self.complaints}"
             time.sleep(0.02)
 
@@ -132,10 +132,13 @@ class Chromium:
             "return e.getBoundingClientRect().toJSON(); })()"
         )
 
+    def resize(self, width: int, height: int) -> None:
+        """Gives the window a size."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def tall(self) -> None:
         """Makes the window as high as the page."""
-        height = self.call("Page.getLayoutMetrics")["cssContentSize"]["height"]
-        self.call("Emulation.setDeviceMetricsOverride", width=1400, height=height, deviceScaleFactor=1, mobile=False)
+        self.resize(1400, self.call("Page.getLayoutMetrics")["cssContentSize"]["height"])
         self.value("new Promise(shown => requestAnimationFrame(() => requestAnimationFrame(shown)))")
 
     def screenshot(self, path: Path) -> None:

@@ -497,10 +497,10 @@ static void sum_of_page(const page_t *page) {
 
 static void propagate_page(page_t *page, page_t *from) {
     const uint64_t bits = page == from ? 0 : (uint64_t)(memchr(from->mask, 1, from->size) != NULL);
-    mmsb_status_t code = page == from                  ? MMSB_E_INVALID_ARGUMENT
-                         : page->size != from->size    ? MMSB_E_MISMATCH
-                         : bits > 0 && page->read_only ? MMSB_E_INVALID_STATE
-                                                       : MMSB_OK;
+    mmsb_status_t code = page == from               ? MMSB_E_INVALID_ARGUMENT
+                         : page->read_only          ? MMSB_E_INVALID_STATE
+                         : page->size != from->size ? MMSB_E_MISMATCH
+                                                    : MMSB_OK;
     CALL(mmsb_page_propagate(page->handle, from->handle), code);
     if (code == MMSB_OK && bits > 0) {
         mmsb_delta_t delta;
