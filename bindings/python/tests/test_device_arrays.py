@@ -82,6 +82,15 @@ def test_a_page_on_a_device_is_a_tensor_and_a_page_again(sim: mmsb.Context) -> N
     page.destroy()
 
 
+def test_memory_of_a_device_is_no_buffer(sim: mmsb.Context) -> None:
+    page = sim.create_page(100, location="gpu")
+    block = sim.runtime().stream().allocate(100)
+    for thing in (page, page.view(), block, block.view()):
+        with pytest.raises(BufferError, match="the host cannot access"):  # from Python 3.12 on, adopt() asks for it first
+            thing.__buffer__(0)
+        sim.adopt(thing).destroy()
+
+
 def test_arrays_of_both_kinds_are_adopted_together(sim: mmsb.Context) -> None:
     stream = sim.runtime().stream()
     block = stream.allocate(64)

@@ -262,7 +262,10 @@ class Page:
 
         Before Python 3.12 memoryview(page) is a TypeError: call page.memory().
         """
-        return self.memory(write=bool(flags & 1))
+        try:
+            return self.memory(write=bool(flags & 1))
+        except UnsupportedError as error:  # who asks goes on with another protocol
+            raise BufferError(str(error)) from None
 
     def view(
         self,

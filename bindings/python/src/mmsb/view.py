@@ -223,7 +223,10 @@ class View(NotCopied):
         """memoryview(view) and others from Python 3.12 on; before, call memory()."""
         if flags & 1 and self.read_only:
             raise BufferError("the view is read-only")
-        return self.memory()
+        try:
+            return self.memory()
+        except UnsupportedError as error:  # who asks goes on with another protocol
+            raise BufferError(str(error)) from None
 
     def __repr__(self) -> str:
         return f"<mmsb.View of {self._source!r}: {self._item.name} {self._shape}{' read-only' if self.read_only else ''}>"
