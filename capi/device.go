@@ -372,6 +372,35 @@ func mmsbgo_block_info(h C.mmsb_block_t, to *C.mmsb_block_info_t) (code C.mmsb_s
 	return failed(err)
 }
 
+// locationOf is where a block's memory lies, as pages name it.
+var locationOf = map[gpu.Place]C.mmsb_location_t{gpu.OnDevice: C.MMSB_LOCATION_GPU, gpu.InPinned: C.MMSB_LOCATION_PINNED,
+	gpu.InManaged: C.MMSB_LOCATION_UNIFIED, gpu.OnHost: C.MMSB_LOCATION_CPU}
+
+//export mmsbgo_block_lend
+func mmsbgo_block_lend(h C.mmsb_block_t, native C.uintptr_t, readOnly C.int32_t, to *C.uint64_t, address *C.uintptr_t,
+	bytes *C.uint64_t, location *C.mmsb_location_t, device *C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	access := gpu.ReadWrite
+	if readOnly != 0 {
+		access = gpu.Read
+	}
+	lent, info, place, err := gpu.Lend(uint64(h), uintptr(native), access)
+	if err == nil {
+		*to, *address, *bytes, *location = C.uint64_t(lent), C.uintptr_t(info.Address), C.uint64_t(info.Bytes), locationOf[place]
+		if *device = 0; place != gpu.OnHost {
+			*device = C.int32_t(info.Stream.Runtime().Device().Info().Ordinal)
+		}
+	}
+	return failed(err)
+}
+
+//export mmsbgo_block_return
+func mmsbgo_block_return(lent C.uint64_t) {
+	var code C.mmsb_status_t
+	defer guard(&code)
+	gpu.Return(uint64(lent))
+}
+
 //export mmsbgo_block_at
 func mmsbgo_block_at(h C.mmsb_runtime_t, address C.uintptr_t, block *C.mmsb_block_t, offset *C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)

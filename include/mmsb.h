@@ -2858,6 +2858,21 @@ MMSB_API void mmsb_tensor_options_init(mmsb_tensor_options_t *options);
  * without versioned), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: as mmsb_page_pin. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_export_tensor(mmsb_page_t page, const mmsb_tensor_options_t *options, void **tensor);
 
+/* Stands for the block's own stream in mmsb_block_export_tensor, as a pointer. */
+#define MMSB_BLOCK_STREAM UINT64_MAX
+
+/* Exports a block as mmsb_page_export_tensor does a page. Until the deleter has run the block's memory stays, also when it is
+ * freed or its runtime ends; its tag does not sleep. stream: that of the consumer, as mmsb_stream_after_native has it, or
+ * MMSB_BLOCK_STREAM. What it queues from now on runs behind the uses that have ended, and what it has queued when the deleter
+ * runs comes before the block's free and later uses; the stream must live until then. Work that the program queues meanwhile is
+ * the program's to order. Memory that the host reaches (a pool of source pinned or managed) is exported when the work of ended
+ * uses is done. The deleter may wait for the device where the runtime has ended, or the stream is a thread's own.
+ * Errors: handle errors, those of mmsb_page_export_tensor, MMSB_E_INVALID_STATE (a page's block, a tag that sleeps, a stream that
+ * captures), MMSB_E_UNSUPPORTED, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: memory that the host reaches, until
+ * the work is done. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_block_export_tensor(mmsb_block_t block, void *stream, const mmsb_tensor_options_t *options,
+                                                void **tensor);
+
 typedef struct mmsb_tensor_info {
     uint32_t struct_size;
     int32_t device_type; /* DLPack's: 1 = host, 2 = CUDA device, 3 = CUDA's host memory, 13 = managed */

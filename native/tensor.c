@@ -90,13 +90,14 @@ static mmsb_status_t measure(int32_t ndim, const int64_t *shape, const int64_t *
 
 /* ------------------------------------------------------------------------------------------------------- exports ---- */
 
-/* A page that was exported. Its shape and strides lie behind it. */
+/* A page that was exported, or a block of a device. Its shape and strides lie behind it. */
 typedef struct mmsb__export {
     union {
         mmsb__tensor_legacy_t legacy;
         mmsb__tensor_versioned_t versioned;
     } managed;
-    uint64_t page;
+    uint64_t page;              /* or a block's number */
+    void (*returned)(uint64_t); /* of a block: ends what others have of it */
     int32_t mode;
     uint32_t context;          /* the number of the page's */
     mmsb__lent_t *lent;        /* whose pin it is; NULL = it is not to write, or counts as the thread's that ends it */
@@ -119,6 +120,10 @@ static void wait_for_end(export_t *export) {
 
 static int unpin(void *of) {
     const export_t *export = of;
+    if (export->returned) {
+        export->returned(export->page);
+        return 1;
+    }
     return mmsb__page_unpin_fast(export->page, export->mode) || mmsb__page_try_unpin(export->page, export->mode);
 }
 
@@ -200,7 +205,7 @@ static mmsb_status_t fill_shape(const mmsb_tensor_options_t *options, uint64_t s
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "shape is NULL, but ndim is %d%s", ndim,
                           options->strides ? " with strides" : "");
     } else if (options->offset > size || (size - options->offset) % item != 0) {
-        return mmsb__fail(MMSB_E_MISMATCH, "the page's %llu bytes from offset %llu on are not a multiple of the item's %llu",
+        return mmsb__fail(MMSB_E_MISMATCH, "the memory's %llu bytes from offset %llu on are not a multiple of the item's %llu",
                           (unsigned long long)size, (unsigned long long)options->offset, (unsigned long long)item);
     } else {
         tensor->shape[0] = (int64_t)((size - options->offset) / item);
@@ -210,7 +215,7 @@ static mmsb_status_t fill_shape(const mmsb_tensor_options_t *options, uint64_t s
         return status;
     uint64_t bytes;
     if (__builtin_mul_overflow(layout.span, item, &bytes) || options->offset > size || bytes > size - options->offset)
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu and %llu items of %llu bytes reach past the page's %llu bytes",
+        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "offset %llu and %llu items of %llu bytes reach past the memory's %llu bytes",
                           (unsigned long long)options->offset, (unsigned long long)layout.span, (unsigned long long)item,
                           (unsigned long long)size);
     int64_t step = 1; /* of no items it does not matter */
@@ -221,13 +226,9 @@ static mmsb_status_t fill_shape(const mmsb_tensor_options_t *options, uint64_t s
     return MMSB_OK;
 }
 
-/* Makes an export of a pinned page. */
-static mmsb_status_t make_export(uint64_t page, const mmsb_tensor_options_t *options, uint64_t item, void *address,
+/* Makes an export of memory that stays. */
+static mmsb_status_t make_export(const mmsb__exported_t *of, const mmsb_tensor_options_t *options, uint64_t item,
                                  export_t **made) {
-    mmsb_page_info_t info;
-    mmsb_status_t status = mmsb__page_info(page, &info);
-    if (status != MMSB_OK)
-        return status;
     const size_t words = (size_t)options->ndim * 2;
     export_t *export = malloc(sizeof *export + words * sizeof(int64_t));
     if (!export)
@@ -235,9 +236,9 @@ static mmsb_status_t make_export(uint64_t page, const mmsb_tensor_options_t *opt
     memset(export, 0, sizeof *export);
     mmsb__tensor_t *tensor = options->versioned ? &export->managed.versioned.tensor : &export->managed.legacy.tensor;
     int64_t *shape = (int64_t *)(export + 1);
-    *tensor = (mmsb__tensor_t){.data = address,
-                               .device_type = device_type(info.location),
-                               .device_id = info.device,
+    *tensor = (mmsb__tensor_t){.data = of->address,
+                               .device_type = device_type(of->location),
+                               .device_id = of->device,
                                .ndim = options->ndim,
                                .code = (uint8_t)options->code,
                                .bits = (uint8_t)options->bits,
@@ -245,11 +246,13 @@ static mmsb_status_t make_export(uint64_t page, const mmsb_tensor_options_t *opt
                                .shape = shape,
                                .strides = shape + options->ndim,
                                .byte_offset = options->offset};
-    if ((status = fill_shape(options, info.size, item, tensor)) != MMSB_OK) {
+    const mmsb_status_t status = fill_shape(options, of->size, item, tensor);
+    if (status != MMSB_OK) {
         free(export);
         return status;
     }
-    export->page = page;
+    export->page = of->number;
+    export->returned = of->returned;
     export->mode = options->read_only ? MMSB_PIN_READ : MMSB_PIN_WRITE;
     if (options->versioned) {
         export->managed.versioned.major = MMSB__TENSOR_MAJOR;
@@ -265,21 +268,34 @@ static mmsb_status_t make_export(uint64_t page, const mmsb_tensor_options_t *opt
     return MMSB_OK;
 }
 
-mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_t *options, void **tensor) {
-    uint64_t item;
-    void *address;
-    export_t *export = NULL;
+static mmsb_status_t check_export(const mmsb_tensor_options_t *options, uint64_t *item) {
     if (options->read_only && !options->versioned)
         return mmsb__fail(MMSB_E_UNSUPPORTED, "read_only is 1, but a tensor without a version cannot say so");
     if (options->ndim < 0 || options->ndim > MMSB__TENSOR_DIMENSIONS)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "ndim is %d; the range is 0 to %d", options->ndim, MMSB__TENSOR_DIMENSIONS);
-    mmsb_status_t status = item_size(options->code, options->bits, options->lanes, &item);
+    return item_size(options->code, options->bits, options->lanes, item);
+}
+
+static void give_out(export_t *export, void **tensor) {
+    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
+    *tensor = export;
+}
+
+mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_t *options, void **tensor) {
+    uint64_t item = 0;
+    mmsb_page_info_t info;
+    mmsb__exported_t of = {.number = page};
+    export_t *export = NULL;
+    mmsb_status_t status = check_export(options, &item);
     if (status != MMSB_OK)
         return status;
     const int32_t mode = options->read_only ? MMSB_PIN_READ : MMSB_PIN_WRITE;
-    if (!mmsb__page_pin_fast(page, mode, &address) && (status = mmsb__page_pin(page, mode, &address)) != MMSB_OK)
+    if (!mmsb__page_pin_fast(page, mode, &of.address) && (status = mmsb__page_pin(page, mode, &of.address)) != MMSB_OK)
         return status;
-    status = make_export(page, options, item, address, &export);
+    if ((status = mmsb__page_info(page, &info)) == MMSB_OK) {
+        of.size = info.size, of.location = info.location, of.device = info.device;
+        status = make_export(&of, options, item, &export);
+    }
     if (status != MMSB_OK) {
         (void)mmsb__page_unpin(page, mode);
         return status;
@@ -287,9 +303,19 @@ mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_
     export->context = mmsb__record_pinned_in(MMSB__HANDLE_INDEX(page));
     if (mode == MMSB_PIN_WRITE)
         export->lent = mmsb__writing_lend(export->context);
-    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
-    *tensor = export;
+    give_out(export, tensor);
     return MMSB_OK;
+}
+
+mmsb_status_t mmsb__block_export_tensor(const mmsb__exported_t *of, const mmsb_tensor_options_t *options, void **tensor) {
+    uint64_t item = 0;
+    export_t *export = NULL;
+    mmsb_status_t status = check_export(options, &item);
+    if (status == MMSB_OK)
+        status = make_export(of, options, item, &export);
+    if (status == MMSB_OK)
+        give_out(export, tensor);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------- imports ---- */
@@ -312,7 +338,7 @@ static mmsb_status_t check_device(const mmsb__tensor_t *tensor) {
 mmsb_status_t mmsb__tensor_info(const void *managed, int versioned, mmsb_tensor_info_t *info) {
     const mmsb__tensor_versioned_t *new = managed;
     const mmsb__tensor_t *tensor = &((const mmsb__tensor_legacy_t *)managed)->tensor;
-    uint64_t flags = 0, item, bytes, address;
+    uint64_t flags = 0, item = 0, bytes, address;
     layout_t layout;
     if (versioned) {
         if (new->major != MMSB__TENSOR_MAJOR) /* nothing else of it is known */

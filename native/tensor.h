@@ -50,6 +50,17 @@ typedef struct mmsb__tensor_versioned { /* DLManagedTensorVersioned */
 /* Exports whose deleter has not run. */
 uint64_t mmsb__tensors_alive(void);
 mmsb_status_t mmsb__page_export_tensor(uint64_t page, const mmsb_tensor_options_t *options, void **tensor);
+/* Memory that stays until returned(number): of a page, which has no such function, or of a block. */
+typedef struct mmsb__exported {
+    uint64_t number;
+    void (*returned)(uint64_t number); /* any thread may call it, also one that holds pages' locks */
+    void *address;
+    uint64_t size;
+    mmsb_location_t location;
+    int32_t device;
+} mmsb__exported_t;
+
+mmsb_status_t mmsb__block_export_tensor(const mmsb__exported_t *of, const mmsb_tensor_options_t *options, void **tensor);
 /* The memory of a tensor, whose fields are checked. */
 mmsb_status_t mmsb__tensor_info(const void *tensor, int versioned, mmsb_tensor_info_t *info);
 /* Gives a tensor of another library back. */

@@ -30,7 +30,7 @@ SETS = (
     "COMPRESSION", "RAW_WRITES", "BASE_IN_USE", "LOAD", "CHANGE", "DURABILITY", "JOURNAL_BASE", "ACCESS", "RECORD", "PATH",
     "GUARD", "STORE", "DEVICE", "SLEEP", "PLUGIN", "PICTURE", "COMMANDS", "SYNC", "TENSOR_CODE",
 )  # fmt: skip
-SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER", "MMSB_STREAM_HOST")
+SINGLE = ("MMSB_OK", "MMSB_ABI_VERSION", "MMSB_WAIT_FOREVER", "MMSB_NEVER", "MMSB_STREAM_HOST", "MMSB_BLOCK_STREAM")
 
 # The sets that Go needs where the header is not included, and those of them whose names programs read.
 GO_SETS = (

@@ -54,6 +54,8 @@ type Set struct {
 	mutex  sync.Mutex
 	shared map[*Runtime]struct{} // of the simulated devices
 	own    map[*Runtime]struct{} // of the program
+	ending int                   // runtimes that end, and whose memory is not gone yet
+	over   bool                  // the drivers end with the last of them
 }
 
 // NewSet makes a set, without looking for devices.
@@ -242,8 +244,24 @@ func (s *Set) End() {
 	}
 	s.mutex.Unlock()
 	for r := range own {
-		r.end()
+		s.end(r)
 	}
+}
+
+// end ends one of the set's runtimes, whose memory others may have for longer.
+func (s *Set) end(r *Runtime) {
+	s.mutex.Lock()
+	s.ending++
+	s.mutex.Unlock()
+	r.end(func() {
+		s.mutex.Lock()
+		s.ending--
+		last := s.over && s.ending == 0
+		s.mutex.Unlock()
+		if last {
+			s.closeDrivers()
+		}
+	})
 }
 
 // Close ends the set, its simulated devices and all of their runtimes, once.
@@ -261,8 +279,19 @@ func (s *Set) Close() {
 	s.shared = nil
 	s.mutex.Unlock()
 	for r := range shared {
-		r.end()
+		s.end(r)
 	}
+	s.mutex.Lock()
+	s.over = true
+	last := s.ending == 0
+	s.mutex.Unlock()
+	if last {
+		s.closeDrivers()
+	}
+}
+
+// closeDrivers ends the set's simulated devices.
+func (s *Set) closeDrivers() {
 	if s.sim != nil {
 		runtime.Leave(s.sim)
 		s.sim.Close()

@@ -320,7 +320,7 @@ func TestPicturesOfARuntime(t *testing.T) {
 	require.Equal(t, picture.Block{Bytes: 5120, Asked: 5000, State: picture.Live, Tag: uint32(tag), Stream: uint64(s.Index()),
 		Thread: 99, Time: p.Events[len(p.Events)-1].Time}, p.Segments[0].Blocks[0])
 	require.EqualValues(t, address, p.Segments[0].Address)
-	r.end()
+	r.end(func() {})
 	_, err = r.Snapshot()
 	require.Equal(t, status.StaleHandle, status.CodeOf(err))
 	_, err = r.MemoryStatistics()

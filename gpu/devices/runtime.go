@@ -197,7 +197,7 @@ func (s *Set) Compose(ordinal int, options RuntimeOptions) (uint64, error) {
 	h, err := registry.handleOf(r)
 	if err != nil {
 		s.forget(r)
-		r.end()
+		s.end(r)
 	}
 	return h, err
 }
@@ -218,7 +218,7 @@ func DestroyRuntime(h uint64) error {
 		return err
 	}
 	r.set.forget(r)
-	r.end()
+	r.set.end(r)
 	return nil
 }
 
@@ -229,15 +229,19 @@ func EndShared() {
 	registry.mutex.Unlock()
 	for _, r := range all {
 		runtime.Drop(r.Runtime)
-		r.end()
+		r.end(func() {})
 	}
 }
 
-// end closes the runtime, and tells the log what was left in it.
-func (r *Runtime) end() {
+// end closes the runtime, and tells the log what was left in it. then is called when its memory is gone.
+func (r *Runtime) end(then func()) {
 	registry.remove(r)
-	leaks, err := r.Close()
-	endKit(r.Runtime)
+	leaks, err := r.CloseThen(func() {
+		endKit(r.Runtime)
+		r.endReservations()
+		r.closeLedger()
+		then()
+	})
 	ordinal := r.Device().Info().Ordinal
 	if err != nil {
 		log.Logf(log.Warning, "runtime of device %d ended with an error: %v", ordinal, err)
@@ -249,13 +253,15 @@ func (r *Runtime) end() {
 	for _, info := range leaks.Blocks[:min(len(leaks.Blocks), 20)] {
 		log.Logf(log.Warning, "block 0x%016x of %d bytes was not freed (%v)", info.Handle, info.Bytes, info.Tag)
 	}
+}
+
+func (r *Runtime) endReservations() {
 	for h, p := range reservations.All() {
 		if p.runtime == r.Runtime {
 			_, _ = reservations.Remove(h)
 			p.reservation.End()
 		}
 	}
-	r.closeLedger()
 }
 
 // State is what a runtime says of itself.

@@ -36,7 +36,11 @@ type block struct {
 	write point
 	reads []point // behind the last write, the last one of each stream
 	open  []openUses
+	lent  uint32 // how often other libraries have it: lent.go
 }
+
+// taken says that somebody may queue work on the block. The mutex is held.
+func (b *block) taken() bool { return len(b.open) > 0 || b.lent > 0 }
 
 // openUses are uses of one stream that were begun and not ended.
 type openUses struct {
@@ -203,7 +207,7 @@ func (b *block) hold(generation uint32) bool {
 
 // letGo gives the block back to C where no use of it is open and all of its work was on its own stream. The mutex is held.
 func (b *block) letGo() {
-	if b.record.Stream == nil || len(b.open) > 0 || b.write.stream != b.stream {
+	if b.record.Stream == nil || b.taken() || b.write.stream != b.stream {
 		return
 	}
 	for _, read := range b.reads {
@@ -283,7 +287,7 @@ func (b *block) begin(memory Memory, stream *Stream, owned bool) {
 // start makes the record that of a block which is Held, and which C never frees. The mutex is held.
 func (b *block) start(memory Memory, stream *Stream, owned bool) {
 	if invariant.Enabled {
-		invariant.Assert(b.what() == blocks.Free && len(b.open) == 0 && b.generation() < lastGeneration,
+		invariant.Assert(b.what() == blocks.Free && !b.taken() && b.generation() < lastGeneration,
 			"slot %d of a new block has state %d, %d streams with open uses and generation %d", b.index, b.what(), len(b.open),
 			b.generation())
 	}
@@ -306,7 +310,7 @@ type BlockInfo struct {
 	Bytes   uint64
 	Stream  *Stream
 	Tag     Tag
-	Uses    uint32 // begun, not ended
+	Uses    uint32 // begun, not ended; and how often other libraries have it
 	Asleep  bool   // its tag sleeps
 	Wrapped bool   // its memory is not the runtime's
 }
@@ -329,6 +333,7 @@ func (b *block) info() (i BlockInfo, live bool) {
 		for _, open := range b.open {
 			i.Uses += open.reads + open.writes
 		}
+		i.Uses += b.lent
 		return i, true
 	}
 }
@@ -494,10 +499,8 @@ func (b *block) free(on *Stream, thread int32) (deferred bool, err error) {
 		return false, otherRuntime(on)
 	}
 	b.freer = thread
-	if len(b.open) > 0 {
-		b.freeOn = on
-		b.countFree()
-		b.set(blocks.Ending)
+	if b.taken() {
+		b.defers(on)
 		r.counts.deferredFrees.Add(1)
 		b.mutex.Unlock()
 		return true, nil
@@ -508,6 +511,13 @@ func (b *block) free(on *Stream, thread int32) (deferred bool, err error) {
 		on.reap()
 	}
 	return false, err
+}
+
+// defers lets the block's free wait for the last one who has it. The mutex is held.
+func (b *block) defers(on *Stream) {
+	b.freeOn = on
+	b.countFree()
+	b.set(blocks.Ending)
 }
 
 // countFree notes that a block's bytes are pending.
@@ -524,16 +534,23 @@ func (b *block) countFree() {
 	r.counts.frees.Add(1)
 }
 
-// end frees a block of a runtime that closes.
+// end frees a block of a runtime that closes. One that another library has is a block no more, and freed when the library has
+// ended its array.
 func (b *block) end() error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if !b.hold(b.generation()) {
+	if !b.hold(b.generation()) && b.what() != blocks.Ending {
 		return nil
 	}
 	on := b.stream
 	if on.foreign { // which may be gone; the device has done everything
 		on = on.runtime.streams.defined
+	}
+	if b.lent > 0 {
+		if b.what() == blocks.Held {
+			b.defers(on)
+		}
+		return nil
 	}
 	_, err := b.queueFree(on)
 	return err
@@ -569,7 +586,7 @@ func (b *block) used() {
 	case what == blocks.Held:
 		b.letGo()
 		return
-	case what != blocks.Ending || len(b.open) > 0:
+	case what != blocks.Ending || b.taken():
 		return
 	}
 	if _, err := b.queueFree(b.freeOn); err != nil {

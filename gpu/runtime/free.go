@@ -215,8 +215,9 @@ func (b *block) released(on *Stream) {
 	b.mutex.Lock()
 	memory, r, wrapped := b.memory(), b.stream.runtime, b.wrapped
 	if invariant.Enabled {
-		invariant.Assert(b.what() == blocks.Queued && len(b.open) == 0,
-			"block 0x%016x is released in state %d, with open uses on %d streams", b.current(), b.what(), len(b.open))
+		invariant.Assert(b.what() == blocks.Queued && !b.taken(),
+			"block 0x%016x is released in state %d, with open uses on %d streams, lent %d times", b.current(), b.what(),
+			len(b.open), b.lent)
 	}
 	b.set(blocks.Free)
 	b.forget()

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"libmmsb/core/invariant"
+	"libmmsb/core/log"
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -56,6 +57,7 @@ type Runtime struct {
 	counts counts
 	points pointTable
 	calls  calls
+	loans  loans
 	lost   atomic.Bool
 	made   atomic.Bool // until then other runtimes of the device see it, and get nothing of it
 	idle   atomic.Bool // the device has done everything there will ever be
@@ -260,9 +262,25 @@ type Leaks struct {
 }
 
 // Close waits for the calls that are running and for the device, ends what is left, and says what that was: handles of it are
-// stale from then on. Who calls it again gets the same answer, when it has ended.
-func (r *Runtime) Close() (Leaks, error) {
-	r.closing.Do(func() { r.leaks, r.closed = r.close() })
+// stale from then on. Who calls it again gets the same answer, when it has ended. Blocks that other libraries have keep their
+// memory, and with it the runtime's, until the last one is given back.
+func (r *Runtime) Close() (Leaks, error) { return r.CloseThen(func() {}) }
+
+// CloseThen is Close, and calls then once the memory is gone.
+func (r *Runtime) CloseThen(then func()) (Leaks, error) {
+	r.closing.Do(func() {
+		r.leaks, r.closed = r.close()
+		if r.loans.over(func() {
+			if err := r.end(); err != nil {
+				log.Logf(log.Warning, "device %d: memory that other libraries had ended with an error: %v",
+					r.device.Info().Ordinal, err)
+			}
+			then()
+		}) {
+			r.closed = cmp.Or(r.closed, r.end())
+			then()
+		}
+	})
 	return r.leaks, r.closed
 }
 
@@ -274,22 +292,38 @@ func (r *Runtime) close() (Leaks, error) {
 	var leaks Leaks
 	leaks.Uses = endUses(r)
 	leaks.Blocks = r.Blocks()
-	for _, info := range leaks.Blocks {
-		if b, findErr := allBlocks.find(info.Handle); findErr == nil {
-			err = cmp.Or(err, b.end())
+	err = cmp.Or(err, r.endBlocks())
+	r.points.settle(err)
+	leaks.Streams = r.streams.leased()
+	return leaks, err
+}
+
+// endBlocks frees the blocks that nobody has, when the device has done everything there is.
+func (r *Runtime) endBlocks() (err error) {
+	var left []*block
+	allBlocks.all(func(b *block) {
+		if b.stream.runtime == r {
+			left = append(left, b)
 		}
+	})
+	for _, b := range left {
+		err = cmp.Or(err, b.end())
 	}
 	err = cmp.Or(err, r.noteLost(r.device.Synchronize()))
 	r.idle.Store(true) // or gone: nothing that was queued is still to come
-	r.points.settle(err)
 	r.reap()
+	return err
+}
+
+// end ends a runtime that is closed, and of which nobody has anything.
+func (r *Runtime) end() error {
+	err := cmp.Or(r.noteLost(r.device.Synchronize()), r.endBlocks())
 	if invariant.Enabled && err == nil && !r.lost.Load() {
 		invariant.Check(r.checkEnded())
 	}
-	leaks.Streams = r.streams.leased()
 	r.endHits()
 	r.foreign.close(r)
 	err = cmp.Or(err, r.layer.Close(), r.host.close(r.lost.Load()), r.streams.close(), r.events.close())
 	leaveLedger(r)
-	return leaks, err
+	return err
 }

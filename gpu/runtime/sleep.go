@@ -163,8 +163,14 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 // quiet waits until nothing uses the blocks of partitions that rest.
 func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 	allBlocks.all(func(b *block) {
-		used := len(b.open) > 0 && b.stream.runtime == r && !b.wrapped
-		if used && slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
+		used := b.taken() && b.stream.runtime == r && !b.wrapped
+		if !used || !slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
+			return
+		}
+		if b.lent > 0 {
+			err = status.Errorf(status.Busy, "block 0x%016x (%v) is lent to other libraries %d times", b.current(),
+				Tag(b.record.Tag), b.lent)
+		} else {
 			err = status.Errorf(status.Busy, "block 0x%016x (%v) is in use on stream %d: %d reads and %d writes have not ended",
 				b.current(), Tag(b.record.Tag), b.open[0].stream.index, b.open[0].reads, b.open[0].writes)
 		}

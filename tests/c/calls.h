@@ -326,6 +326,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_stream_after_native, MMSB_KIND_STREAM, ORDINARY, (handle, NULL)) \
     CALL(mmsb_block_allocate, MMSB_KIND_STREAM, ORDINARY, (handle, 64, 0, 0, &a.number, &a.pointer)) \
     CALL(mmsb_block_free, MMSB_KIND_BLOCK, ENDS, (handle, 0, NULL)) \
+    CALL(mmsb_block_export_tensor, MMSB_KIND_BLOCK, ORDINARY, (handle, NULL, NULL, &a.pointer)) \
     CALL(mmsb_block_info, MMSB_KIND_BLOCK, ORDINARY, (handle, &a.block_info)) \
     CALL(mmsb_block_at, MMSB_KIND_RUNTIME, ORDINARY, (handle, a.bytes, &a.number, NULL)) \
     CALL(mmsb_page_block, MMSB_KIND_PAGE, ORDINARY, (handle, &a.number)) \

@@ -951,6 +951,7 @@ static const char *const interface_calls[] = {
     "mmsb_plugin_record",
     "mmsb_plugin_bind",
     "mmsb_page_export_tensor",
+    "mmsb_block_export_tensor",
     "mmsb_tensor_info",
     "mmsb_page_adopt_tensor",
 };

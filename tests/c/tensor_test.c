@@ -421,6 +421,69 @@ static void lies_are_refused(void) {
     }
 }
 
+static void *end_tensor(void *tensor) {
+    dl_versioned_t *managed = tensor;
+    managed->deleter(managed);
+    return NULL;
+}
+
+/* Deleters of blocks run on any thread, before and after their runtime's end and their context's. */
+static void blocks_are_tensors(void) {
+    for (int last = 0; last < 3; last++) {
+        mmsb_context_t context = new_simulated_context(1);
+        mmsb_runtime_t runtime = 0;
+        mmsb_runtime_options_t how;
+        mmsb_runtime_options_init(&how);
+        how.pool = "source:pinned"; /* which the host reaches */
+        REQUIRE_OK(mmsb_runtime_create(context, 0, &how, &runtime));
+        mmsb_stream_t stream = 0;
+        REQUIRE_OK(mmsb_stream_create(runtime, 0, &stream));
+        mmsb_block_t block = 0;
+        void *address = NULL, *tensor = NULL, *native = NULL;
+        REQUIRE_OK(mmsb_block_allocate(stream, 64, 0, 0, &block, &address));
+        REQUIRE_OK(mmsb_stream_native(stream, &native));
+        const int64_t shape[2] = {2, 8};
+        mmsb_tensor_options_t with = options();
+        with.code = MMSB_TENSOR_CODE_FLOAT, with.bits = 32, with.ndim = 2, with.shape = shape;
+        REQUIRE_OK(mmsb_block_export_tensor(block, native, &with, &tensor));
+        const dl_tensor_t *found = &((dl_versioned_t *)tensor)->tensor;
+        CHECK(found->data == address && found->device.type == 3 && found->device.id == 0);
+        CHECK(found->ndim == 2 && found->shape[1] == 8 && found->strides[0] == 8 && found->dtype.bits == 32);
+        CHECK_EQUAL(check_live(MMSB_KIND_TENSOR), 1);
+        with.offset = 4;
+        void *none = NULL;
+        CHECK_STATUS(mmsb_block_export_tensor(block, native, &with, &none), MMSB_E_OUT_OF_RANGE);
+        CHECK_STATUS(mmsb_block_export_tensor(runtime, native, NULL, &none), MMSB_E_INVALID_HANDLE);
+        CHECK_STATUS(mmsb_block_export_tensor(block, native, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
+        mmsb_block_info_t info;
+        mmsb_block_info_init(&info);
+        CHECK_OK(mmsb_block_info(block, &info));
+        CHECK_EQUAL(info.uses, 1);
+        int32_t deferred = 0;
+        CHECK_OK(mmsb_block_free(block, 0, &deferred));
+        CHECK_EQUAL(deferred, 1);
+        if (last > 0)
+            CHECK_OK(mmsb_runtime_destroy(runtime));
+        if (last > 1)
+            CHECK_OK(mmsb_context_destroy(context));
+        memset(found->data, 7, 64);
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, NULL, end_tensor, tensor) == 0);
+        pthread_join(thread, NULL);
+        CHECK_EQUAL(check_live(MMSB_KIND_TENSOR), 0);
+        CHECK_EQUAL(check_live(MMSB_KIND_BLOCK), 0);
+        mmsb_runtime_stats_t stats;
+        mmsb_runtime_stats_init(&stats);
+        if (last == 0) {
+            CHECK_OK(mmsb_runtime_reap(runtime));
+            CHECK_OK(mmsb_runtime_stats(runtime, &stats));
+            CHECK_EQUAL(stats.outstanding, 0);
+        }
+        if (last < 2)
+            CHECK_OK(mmsb_context_destroy(context));
+    }
+}
+
 static void wrong_arguments(void) {
     mmsb_context_t context = new_context();
     foreign_t foreign;
@@ -804,6 +867,7 @@ int main(int count, char **arguments) {
         RUN(read_only_tensors);
         RUN(lies_are_refused);
         RUN(wrong_arguments);
+        RUN(blocks_are_tensors);
         RUN(a_tensor_of_the_library_comes_home);
         RUN(a_deleter_does_not_wait_for_a_call);
         RUN(exports_that_wait_do_not_pin);

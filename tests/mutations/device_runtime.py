@@ -72,7 +72,7 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "free-does-not-wait", "a free goes ahead of work that is being queued",
-            "block.free", "len(b.open) > 0", "false",
+            "block.free", "b.taken()", "false",
         ),
         Mutant(
             "free-ignores-readers", "a free does not wait for reads",

@@ -122,7 +122,7 @@ LEFT_TO_C = Go(
         ),
         Mutant(
             "open-uses", "C may free a block while a use of it is open",
-            "block.letGo", "len(b.open) > 0", "false",
+            "block.letGo", "b.taken()", "false",
         ),
         Mutant(
             "other-readers", "C may free a block that another stream reads",

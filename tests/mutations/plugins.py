@@ -77,6 +77,62 @@ FOREIGN_STREAMS = Go(
     ),
 )  # fmt: skip
 
+LENT = "Lent|^TestWhatCannotBeLent"
+
+LENT_BLOCKS = Go(
+    name="lent-blocks",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode=LENT,
+    sound=(LENT,),
+    mutants=(
+        Mutant(
+            "writes-not-waited-for", "another library's stream does not run behind writes",
+            "block.lend", "err := s.waitFor(b.write)", "err := error(nil)",
+        ),
+        Mutant(
+            "reads-not-waited-for", "another library's writes do not run behind reads",
+            "block.lend", "access&Write != 0", "access&Write != 0 && false",
+        ),
+        Mutant(
+            "thread-begins-at-once", "a thread's own stream does not run behind the block's uses",
+            "Lend", "err = r.order(s.native, driver.PerThread)", "err = nil",
+        ),
+        Mutant(
+            "thread-not-awaited", "what a thread's own stream has queued is not waited for",
+            "Lent.end", "!running || l.thread", "!running",
+        ),
+        Mutant(
+            "written-as-read", "later reads do not run behind what another library has written",
+            "block.returned", "b.write, b.reads = p, b.reads[:0]", "b.noteRead(p)",
+        ),
+        Mutant(
+            "uses-forgotten", "uses that have met another library's are forgotten",
+            "block.returned", "cmp.Or(s.waitFor(b.write), b.waitForReads(s))", "error(nil)",
+        ),
+        Mutant(
+            "freed-while-lent", "a free does not wait for other libraries",
+            "block.taken", "|| b.lent > 0", "",
+        ),
+        Mutant(
+            "ended-while-lent", "the end of a runtime frees blocks that other libraries have",
+            "block.end", "b.lent > 0", "b.lent > 99",
+        ),
+        Mutant(
+            "memory-goes-at-once", "a runtime's memory goes while other libraries have a block",
+            "loans.over", "return l.count == 0", "return true",
+        ),
+        Mutant(
+            "asleep-while-lent", "tags sleep whose blocks other libraries have",
+            "Runtime.quiet", "b.taken()", "len(b.open) > 0",
+        ),
+        Mutant(
+            "pages-are-lent", "blocks of pages are lent, which do not know it",
+            "block.lend", "b.owners > 0", "b.owners > 99",
+        ),
+    ),
+)  # fmt: skip
+
 ADDRESSES = Go(
     name="addresses",
     folders=("gpu/plugin",),

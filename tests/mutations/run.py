@@ -50,7 +50,7 @@ from mutation import MisfitError, Mutant, Planting
 from openings import OPENINGS
 from pages import PAGES
 from pictures import PICTURE_FILES, PICTURES, STATISTICS, WALKS
-from plugins import ADDRESSES, FOREIGN_STREAMS
+from plugins import ADDRESSES, FOREIGN_STREAMS, LENT_BLOCKS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
@@ -107,6 +107,7 @@ SUBJECTS: list[Go | C] = [
     SLEEPS,
     SYNCS,
     FOREIGN_STREAMS,
+    LENT_BLOCKS,
     ADDRESSES,
     LAUNCHES,
     TABLES,

@@ -75,7 +75,7 @@ SLEEPS = Go(
         ),
         Mutant(
             "open-uses-sleep", "memory goes while a use is open",
-            "Runtime.quiet", "len(b.open) > 0", "len(b.open) > 1",
+            "Runtime.quiet", "b.taken()", "len(b.open) > 1",
             mode="^TestSleepsThat",
         ),
         Mutant(

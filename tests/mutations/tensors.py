@@ -132,7 +132,7 @@ TENSORS = Library(
         Mutant(
             "cannot-say-read-only",
             "a tensor that cannot say so is made of what nobody may write",
-            "mmsb__page_export_tensor",
+            "check_export",
             "options->read_only && !options->versioned",
             "0",
         ),
@@ -164,6 +164,13 @@ TENSORS = Library(
             "unpin",
             "mmsb__page_try_unpin(export->page, export->mode)",
             "mmsb__page_unpin(export->page, export->mode) == MMSB_OK",
+        ),
+        Mutant(
+            "block-is-kept",
+            "the deleter of a block's tensor does not end it",
+            "unpin",
+            "export->returned(export->page);",
+            "",
         ),
         Mutant(
             "memory-of-ended-contexts",

@@ -217,6 +217,7 @@ const MMSB_TENSOR_CODE_BFLOAT = Int32(4)
 const MMSB_TENSOR_CODE_COMPLEX = Int32(5)
 const MMSB_TENSOR_CODE_BOOL = Int32(6)
 const MMSB_TENSOR_CODE_MAX = Int32(17)
+const MMSB_BLOCK_STREAM = UInt64(18446744073709551615)
 
 # Types.
 
@@ -1713,6 +1714,10 @@ mmsb_tensor_options_init(options) = @ccall libmmsb.mmsb_tensor_options_init(opti
 mmsb_page_export_tensor(page, options, tensor) =
     @ccall libmmsb.mmsb_page_export_tensor(
         page::mmsb_page_t, options::Ptr{mmsb_tensor_options_t}, tensor::Ptr{Ptr{Cvoid}}
+    )::mmsb_status_t
+mmsb_block_export_tensor(block, stream, options, tensor) =
+    @ccall libmmsb.mmsb_block_export_tensor(
+        block::mmsb_block_t, stream::Ptr{Cvoid}, options::Ptr{mmsb_tensor_options_t}, tensor::Ptr{Ptr{Cvoid}}
     )::mmsb_status_t
 mmsb_tensor_info_init(info) = @ccall libmmsb.mmsb_tensor_info_init(info::Ptr{mmsb_tensor_info_t})::Cvoid
 mmsb_tensor_info(tensor, versioned, info) =

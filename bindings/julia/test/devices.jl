@@ -96,7 +96,7 @@ end
         @test native_stream(wrapped) == native_stream(near)
         @test fails(() -> wrap_stream!(other, native_stream(near)), MMSBError, 21)
         wait_on_device!(wrapped, native_stream(near))
-        @test fails(() -> wait_on_device!(near, Ptr{Cvoid}(99)), MMSBError, 3)
+        @test fails(() -> wait_on_device!(near, Ptr{Cvoid}(99)), MMSBError, 11)
         close(wrapped)
     end
 end

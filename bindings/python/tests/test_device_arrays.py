@@ -82,6 +82,15 @@ def test_a_page_on_a_device_is_a_tensor_and_a_page_again(sim: mmsb.Context) -> N
     page.destroy()
 
 
+def test_memory_of_a_device_is_no_buffer(sim: mmsb.Context) -> None:
+    page = sim.create_page(100, location="gpu")
+    block = sim.runtime().stream().allocate(100)
+    for thing in (page, page.view(), block, block.view()):
+        with pytest.raises(BufferError, match="the host cannot access"):  # from Python 3.12 on, adopt() asks for it first
+            thing.__buffer__(0)
+        sim.adopt(thing).destroy()
+
+
 def test_arrays_of_both_kinds_are_adopted_together(sim: mmsb.Context) -> None:
     stream = sim.runtime().stream()
     block = stream.allocate(64)
@@ -279,6 +288,115 @@ def test_what_cannot_be_copied(sim: mmsb.Context) -> None:
     other.free()
     with pytest.raises(mmsb.ClosedError):
         stream.copy(block, other)
+
+
+def test_blocks_are_arrays(sim: mmsb.Context) -> None:
+    stream, other = sim.runtime().stream(), sim.runtime().stream()
+    block = stream.allocate(96)
+    stream.fill(block, 5)
+    assert block.__dlpack_device__() == (2, 0)
+    view = block.view("float32", (2, 3), offset=8, stream=other)
+    assert view.source is block and view.address == block.address + 8
+    assert "float32 (2, 3)" in repr(view)
+    with pytest.raises(AttributeError):
+        view.page  # noqa: B018
+    found = view.__cuda_array_interface__
+    assert (found["shape"], found["data"], found["stream"]) == ((2, 3), (block.address + 8, False), other.native)
+    assert block.info().uses == 1
+    # A consumer of DLPack names its stream, or none.
+    for asked in (None, 1, -1, other.native):
+        capsule = view.__dlpack__(stream=asked, max_version=(1, 0))
+        assert block.info().uses == 2
+        del capsule
+        capsule = block.__dlpack__(stream=asked)
+        del capsule
+    with pytest.raises(mmsb.InvalidHandleError):
+        view.__dlpack__(stream=99)
+    with pytest.raises(mmsb.InvalidArgumentError):
+        view.__dlpack__(stream=0)
+    with pytest.raises(BufferError):
+        view.__dlpack__(dl_device=(1, 0))
+    with pytest.raises(AttributeError, match="cannot access"):
+        np.asarray(block)
+    with pytest.raises(mmsb.OutOfRangeError, match="96 bytes"):
+        block.view("float32", (25,))
+    # The memory stays while an array is there.
+    assert block.free() is True
+    assert sim.runtime().stats().pending == 96
+    with pytest.raises(mmsb.ClosedError):
+        block.view()
+    del view
+    sim.runtime().reap()
+    assert sim.runtime().stats().pending == 0
+
+
+def test_consumers_without_a_deleter_keep_a_block(sim: mmsb.Context) -> None:
+    stream = sim.runtime().stream()
+    block = stream.allocate(64)
+    assert block.__cuda_array_interface__ == {
+        "shape": (64,),
+        "typestr": "|u1",
+        "data": (block.address, False),
+        "strides": None,
+        "version": 3,
+        "stream": stream.native,
+    }
+    assert block.info().uses == 1
+    with stream.use((block, "write")):  # an array is no use: order is the program's
+        stream.fill(block, 1)
+    assert not hasattr(block, "__array_interface__")
+    assert block.free() is True
+    assert sim.runtime().stats().pending == 64
+    del block  # a consumer has kept it until now
+    sim.runtime().reap()
+    assert sim.runtime().stats().pending == 0
+    # Adopted, it is a page as long as the block is not freed.
+    block = stream.allocate(64)
+    page = sim.adopt(block)
+    page.write(0, b"page")
+    assert stream.read(block, 4) == b"page"
+    assert block.free() is True
+    page.destroy()
+    sim.runtime().reap()
+    assert sim.runtime().stats().pending == 0
+
+
+def test_blocks_that_the_host_reaches(sim: mmsb.Context) -> None:
+    for source, kind in (("pinned", 3), ("managed", 13)):
+        runtime = sim.create_runtime(pool=f"source:{source}")
+        stream = runtime.stream()
+        block = stream.allocate(80)
+        stream.fill(block, 1)
+        assert block.__dlpack_device__() == (kind, 0)
+        arrays = [np.from_dlpack(block), np.asarray(block), np.frombuffer(block.view().memory(), "u1")]
+        arrays[0][:] = 2
+        assert all(array.tolist() == [2] * 80 for array in arrays)
+        numbers = np.from_dlpack(block.view("float64", (2, 5)))
+        numbers[1, 4] = 0.5
+        assert stream.read(block, 8, 72) == np.float64(0.5).tobytes()
+        assert not np.asarray(block.view(write=False)).flags.writeable
+        del arrays
+        # The runtime ends, and its memory with the last array.
+        assert block.free() is True
+        del block
+        runtime.close()
+        numbers[:] = 7
+        assert numbers.sum() == 70
+        del numbers
+    assert mmsb.debug_live_objects("tensor") == mmsb.debug_live_objects("block") == 0
+
+
+def test_an_array_of_a_block_outlives_its_context() -> None:
+    context = mmsb.Context(simulate="always")
+    block = context.create_runtime(pool="source:pinned").stream().allocate(800)
+    array = np.from_dlpack(block.view("float64"))
+    context.close()
+    array[:] = 1
+    assert array.sum() == 100
+    with pytest.raises(mmsb.StaleHandleError):
+        block.view()
+    del array
+    assert mmsb.debug_live_objects("tensor") == 0
 
 
 def test_a_snapshot_is_loaded_into_an_array_on_a_device(sim: mmsb.Context, tmp_path: Any) -> None:

@@ -2,6 +2,7 @@
  * A runtime on a simulated device. It lives for one operation, with a few streams, blocks and uses, and a model of what it has.
  */
 #include "fuzz.h"
+#include "../tensor.h"
 
 #include <fcntl.h>
 
@@ -140,6 +141,14 @@ static void device_look(void) {
     SAME(ordinal, 0);
     info.struct_size = 3;
     CALL(mmsb_block_info(device.blocks[slot].handle, &info), MMSB_E_STRUCT_VERSION);
+    void *native = (void *)(uintptr_t)MMSB_BLOCK_STREAM, *tensor = NULL;
+    if (chance(50)) {
+        CALL(mmsb_stream_native(any_stream(), &native), MMSB_OK);
+    }
+    CALL(mmsb_block_export_tensor(device.blocks[slot].handle, native, NULL, &tensor), MMSB_OK);
+    SAME(((dl_versioned_t *)tensor)->tensor.data == device.blocks[slot].address, 1);
+    ((dl_versioned_t *)tensor)->deleter(tensor);
+    CALL(mmsb_block_export_tensor(found, native, NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     if (device.blocks[slot].uses > 0) {
         return;
     }

@@ -226,6 +226,7 @@ TENSOR_CODE_BFLOAT = 4
 TENSOR_CODE_COMPLEX = 5
 TENSOR_CODE_BOOL = 6
 TENSOR_CODE_MAX = 17
+BLOCK_STREAM = 18446744073709551615
 
 E = {
     "invalid_argument": E_INVALID_ARGUMENT,
@@ -1506,6 +1507,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_cupy_free": (None, (c_void_p, c_void_p, c_int32)),
     "mmsb_tensor_options_init": (None, (POINTER(TensorOptions),)),
     "mmsb_page_export_tensor": (c_int32, (c_uint64, POINTER(TensorOptions), POINTER(c_void_p))),
+    "mmsb_block_export_tensor": (c_int32, (c_uint64, c_void_p, POINTER(TensorOptions), POINTER(c_void_p))),
     "mmsb_tensor_info_init": (None, (POINTER(TensorInfo),)),
     "mmsb_tensor_info": (c_int32, (c_void_p, c_int32, POINTER(TensorInfo))),
     "mmsb_page_adopt_tensor": (c_int32, (c_uint64, c_void_p, c_int32, POINTER(AdoptOptions), POINTER(c_uint64))),

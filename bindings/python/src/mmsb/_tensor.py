@@ -134,13 +134,15 @@ for _kept in (_NAMES, _USED):
     ctypes.PyDLL(None).Py_IncRef(py_object(_kept))
 
 
-def export(page: int, options: _abi.TensorOptions, failed: Callable[[int], None]) -> Any:
-    """A capsule with a page as a tensor. Dropping it, or what a consumer has made of it, ends the pin. failed: raises."""
+def export(
+    make: Callable[[_abi.TensorOptions, c_void_p], int], options: _abi.TensorOptions, failed: Callable[[int], None]
+) -> Any:
+    """A capsule with a tensor that make() exports. Dropping it, or what a consumer has made of it, ends it. failed: raises."""
     name = _NAMES[b"dltensor_versioned" if options.versioned else b"dltensor"]
     destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
     tensor, capsule = c_void_p(), None
     try:
-        status = lib.mmsb_page_export_tensor(page, options, tensor)
+        status = make(options, tensor)
     finally:  # nothing comes between the call's return and the capsule, which has the tensor from then on
         if tensor.value:
             capsule = _new(tensor, name, destructor)

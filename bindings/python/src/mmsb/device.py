@@ -7,11 +7,11 @@ import math
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from numbers import Integral
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Union, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union, overload
 
 from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
@@ -19,12 +19,15 @@ from ._errors import ClosedError, InvalidArgumentError, MismatchError, MMSBError
 from ._ffi import as_record, check, lib, number_from, sized, value_of
 from ._lease import hold, let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
-from ._tensor import Lender, Wanted, lend, stream_of
+from ._tensor import DEFAULT_STREAM, Lender, Wanted, export, lend, stream_of
 from .capture import Capture
 from .snapshot import AnyPath, path_bytes
 from .ticket import Ticket, let_go_behind, sweep
+from .view import View
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from .context import Context, File
     from .page import Page
 
@@ -621,9 +624,14 @@ class Stream(Handled):
 
 
 class Block(NotCopied):
-    """Device memory. free(), or dropping the object, frees it behind all its uses."""
+    """Device memory. free(), or dropping the object, frees it behind all its uses.
 
-    __slots__ = ("__weakref__", "_address", "_bytes", "_finalizer", "_handle", "_stream")
+    It is an array of bytes for libraries that speak DLPack or __cuda_array_interface__ (cupy.asarray(block)) and, where the host
+    reaches the memory (a pool of source pinned or managed), __array_interface__ or the buffer protocol; view() has types and
+    shapes. While a library has such an array, the memory stays: a free waits.
+    """
+
+    __slots__ = ("__weakref__", "_address", "_bytes", "_finalizer", "_handle", "_stream", "_whole")
 
     _name = "block"
 
@@ -632,6 +640,7 @@ class Block(NotCopied):
         self._handle = handle
         self._address = address
         self._bytes = size
+        self._whole: Any = None
         self._finalizer = when_dropped(self, _give_back, "mmsb_block_free", handle, 0, None)
 
     @property
@@ -655,8 +664,74 @@ class Block(NotCopied):
         """The block's properties."""
         return block_info(self.handle)
 
+    def view(
+        self,
+        dtype: Any = "uint8",
+        shape: Sequence[SupportsIndex] | None = None,
+        *,
+        strides: Sequence[SupportsIndex] | None = None,
+        offset: SupportsIndex = 0,
+        write: bool = True,
+        stream: Any = None,
+    ) -> View:
+        """The block as an array that other libraries take without a copy: torch.from_dlpack(block.view("float32", (2, 3))).
+
+        dtype, shape, strides, offset: as in Page.view(). The memory stays until the view and all arrays made from it are gone,
+        also when the block is freed or its runtime closed.
+
+        A consumer of DLPack says which stream it works on: that runs behind the uses of the block that have ended, and what it
+        has queued when its array is gone comes before the free and later uses. For other consumers that is stream (an object with
+        __cuda_stream__, or the driver's pointer; None = the block's own), which they are told. Order between an array and uses
+        meanwhile is the program's.
+        """
+        native = self._stream.native or DEFAULT_STREAM if stream is None else cuda_stream(stream)
+        return View(self, dtype, shape, strides, offset, write, native)
+
+    def _export(self, options: _abi.TensorOptions, stream: int | None) -> Any:
+        return export(lambda options, tensor: lib.mmsb_block_export_tensor(self.handle, stream, options, tensor), options, check)
+
+    def _interface(self, name: str) -> dict[str, Any]:
+        """An array interface. What keeps the memory lives as long as this object, which consumers without a deleter keep."""
+        view = self.view()
+        found: dict[str, Any] = getattr(view, name)
+        self._whole = self._whole or view._capsule  # the view has this object
+        return found
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.view(write=False).__dlpack_device__()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The bytes as a tensor of uint8."""
+        return self.view().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self._interface("__cuda_array_interface__")
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._interface("__array_interface__")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self.view().__array__(dtype, copy)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """memoryview(block) and others from Python 3.12 on; before, call view().memory()."""
+        return self.view().__buffer__(flags)
+
     def free(self, stream: Stream | None = None) -> bool:
-        """Frees the memory in the order of a stream (None: its own). True if a use is open: the last one's end frees it then."""
+        """Frees the memory in the order of a stream (None: its own).
+
+        True if a use is open, or another library has an array of it: the memory is freed with the last one. Arrays of
+        __cuda_array_interface__ and __array_interface__ keep it until this object is gone, too.
+        """
         deferred = ctypes.c_int32()
         check(lib.mmsb_block_free(self.handle, stream.handle if stream else 0, deferred))
         self._finalizer.detach()

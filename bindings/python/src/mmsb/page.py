@@ -262,7 +262,10 @@ class Page:
 
         Before Python 3.12 memoryview(page) is a TypeError: call page.memory().
         """
-        return self.memory(write=bool(flags & 1))
+        try:
+            return self.memory(write=bool(flags & 1))
+        except UnsupportedError as error:  # who asks goes on with another protocol
+            raise BufferError(str(error)) from None
 
     def view(
         self,
@@ -285,6 +288,10 @@ class Page:
         """
         return View(self, dtype, shape, strides, offset, write)
 
+    def _export(self, options: _abi.TensorOptions, _stream: int | None = None) -> Any:
+        """A capsule. What a call on a page did is done: no stream need wait."""
+        return export(lambda options, tensor: lib.mmsb_page_export_tensor(self._handle, options, tensor), options, self._check)
+
     def __dlpack_device__(self) -> tuple[int, int]:
         kind = dlpack_device_type(lib.mmsb_page_location(self._handle))
         return (kind, 0 if kind == CPU else self.info().device)
@@ -303,7 +310,7 @@ class Page:
         versioned = max_version is not None and max_version[0] >= 1
 
         def pinned(read_only: bool) -> Any:
-            return export(self._handle, options_of(BYTES, None, None, 0, read_only, versioned or read_only), self._check)
+            return self._export(options_of(BYTES, None, None, 0, read_only, versioned or read_only))
 
         capsule = writable_or_not(pinned, None)
         if not versioned and is_versioned(capsule):

@@ -15,8 +15,8 @@ from ._tensor import (
     CUDA,
     CUDA_HOST,
     CUDA_MANAGED,
+    DEFAULT_STREAM,
     ItemType,
-    export,
     is_row_major,
     item_type_of,
     options_of,
@@ -26,6 +26,7 @@ from ._tensor import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .device import Block
     from .page import Page
 
 # What memoryview.cast knows.
@@ -45,26 +46,39 @@ _FORMATS = {
 
 
 class View(NotCopied):
-    """A page, or a part of it, as an array, without a copy. See Page.view().
+    """A page or a block, or a part of it, as an array, without a copy. See Page.view() and Block.view().
 
     It speaks DLPack, the buffer protocol, and __array_interface__ or __cuda_array_interface__ where the memory can be accessed
-    so: numpy.asarray(view), torch.as_tensor(view), cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned until
-    the view and all arrays made from it are gone.
+    so: numpy.asarray(view), torch.as_tensor(view), cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned, and the
+    block's memory stays, until the view and all arrays made from it are gone.
     """
 
-    __slots__ = ("__weakref__", "_address", "_capsule", "_device", "_item", "_options", "_page", "_shape", "_strides")
+    __slots__ = (
+        "__weakref__",
+        "_address",
+        "_capsule",
+        "_device",
+        "_item",
+        "_options",
+        "_shape",
+        "_source",
+        "_stream",
+        "_strides",
+    )
 
     _name: ClassVar[str] = "view"
 
     def __init__(
         self,
-        page: Page,
+        source: Page | Block,
         dtype: Any,
         shape: Sequence[SupportsIndex] | None,
         strides: Sequence[SupportsIndex] | None,
         offset: SupportsIndex,
         write: bool | None,
+        stream: int | None = None,
     ) -> None:
+        """stream: of a block, the driver's that its consumers work on."""
         item = item_type_of(dtype)
         start = offset.__index__()
         if not 0 <= start < 2**64:
@@ -72,10 +86,11 @@ class View(NotCopied):
 
         def pinned(read_only: bool) -> Any:
             self._options = options_of(item, shape, strides, start, read_only)
-            return export(page.handle, self._options, page._check)
+            return source._export(self._options, stream)
 
         self._capsule = writable_or_not(pinned, write)
-        self._page = page
+        self._source = source
+        self._stream = stream
         self._item = item
         tensor = tensor_in(self._capsule)
         self._address = (tensor.data or 0) + tensor.byte_offset
@@ -84,9 +99,18 @@ class View(NotCopied):
         self._strides = tuple(tensor.strides[: tensor.ndim])
 
     @property
+    def source(self) -> Page | Block:
+        """The page or block that it shows."""
+        return self._source
+
+    @property
     def page(self) -> Page:
         """The page that it shows."""
-        return self._page
+        from .page import Page
+
+        if not isinstance(self._source, Page):
+            raise AttributeError("the view shows a block")
+        return self._source
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,8 +164,7 @@ class View(NotCopied):
         copy: bool | None = None,
     ) -> Any:
         check_request(self._device, stream, dl_device, copy)
-        options = as_asked(self._options, max_version)
-        return export(self._page.handle, options, self._page._check)
+        return self._source._export(as_asked(self._options, max_version), consumer_stream(self._device, stream))
 
     # -------------------------------------------------------------------------------------------- array interfaces
 
@@ -151,14 +174,14 @@ class View(NotCopied):
 
     def _interface_of_host(self) -> dict[str, Any]:
         if self._device[0] == CUDA:
-            raise AttributeError(f"the page lies on gpu {self._device[1]}, whose memory the host cannot access")
+            raise AttributeError(f"the memory lies on gpu {self._device[1]}, which the host cannot access")
         return self._interface()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self._device[0] not in (CUDA, CUDA_MANAGED):
-            raise AttributeError("the page does not lie in memory of a CUDA device")
-        return {**self._interface(), "stream": None}  # what a call on a page did is done
+            raise AttributeError("the memory is none of a CUDA device")
+        return {**self._interface(), "stream": self._stream}  # None: what a call on a page did is done
 
     def _interface(self) -> dict[str, Any]:
         if self._item.typestr is None:
@@ -187,7 +210,7 @@ class View(NotCopied):
             why = f"items of {self._item.name}" if code is None else f"strides {self._strides}"
             raise BufferError(f"a memoryview does not know {why}")
         if self._device[0] == CUDA:
-            raise UnsupportedError(f"the page lies on gpu {self._device[1]}, whose memory the host cannot access")
+            raise UnsupportedError(f"the memory lies on gpu {self._device[1]}, which the host cannot access")
         if self.nbytes == 0:
             raise BufferError(f"a memoryview cannot have the shape {self._shape}")
         bytes_ = (ctypes.c_ubyte * self.nbytes).from_address(self._address)
@@ -200,10 +223,13 @@ class View(NotCopied):
         """memoryview(view) and others from Python 3.12 on; before, call memory()."""
         if flags & 1 and self.read_only:
             raise BufferError("the view is read-only")
-        return self.memory()
+        try:
+            return self.memory()
+        except UnsupportedError as error:  # who asks goes on with another protocol
+            raise BufferError(str(error)) from None
 
     def __repr__(self) -> str:
-        return f"<mmsb.View of page {self._page.id}: {self._item.name} {self._shape}{' read-only' if self.read_only else ''}>"
+        return f"<mmsb.View of {self._source!r}: {self._item.name} {self._shape}{' read-only' if self.read_only else ''}>"
 
 
 def writable_or_not(pinned: Any, write: bool | None) -> Any:
@@ -217,15 +243,22 @@ def writable_or_not(pinned: Any, write: bool | None) -> Any:
 
 
 def check_request(device: tuple[int, int], stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None) -> None:
-    """Raises for what a consumer asks and a page cannot give. A stream need not wait: what a call on a page did is done."""
+    """Raises for what a consumer asks and a page or block cannot give."""
     if copy:
-        raise BufferError("copy is True, but a page is only lent: copy the consumer's array")
+        raise BufferError("copy is True, but the memory is only lent: copy the consumer's array")
     if dl_device is not None and tuple(map(int, dl_device)) != device:
-        raise BufferError(f"dl_device is {tuple(map(int, dl_device))}, but the page lies on {device}")
+        raise BufferError(f"dl_device is {tuple(map(int, dl_device))}, but the memory lies on {device}")
     if stream is None:
         return
     if device[0] in (CPU, CUDA_HOST) or isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
         raise InvalidArgumentError(f"stream is {stream!r} for device {device}; None, or on CUDA -1, 1, 2 or a stream's address")
+
+
+def consumer_stream(device: tuple[int, int], stream: int | None) -> int:
+    """The driver's stream of a consumer of DLPack, for a block: its own one where the consumer takes care of the order."""
+    if stream == -1 or device[0] in (CPU, CUDA_HOST):
+        return _abi.BLOCK_STREAM
+    return DEFAULT_STREAM if stream is None else stream
 
 
 def as_asked(options: _abi.TensorOptions, max_version: tuple[int, int] | None) -> _abi.TensorOptions:

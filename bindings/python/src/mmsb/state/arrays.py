@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -188,8 +188,8 @@ def raw(layout: Layout) -> np.dtype[Any]:
 class Held(NamedTuple):
     """An array of a program.
 
-    memory: its bytes, one behind the other; where the array's do not lie so, a copy. array: the program's, to write into; None if
-    NumPy does not have its type.
+    memory: its bytes, one behind the other; where the array's do not lie so, or not in host memory, a copy. array: the program's,
+    to write into; None if NumPy does not have its type.
     """
 
     layout: Layout
@@ -197,6 +197,8 @@ class Held(NamedTuple):
     array: Array | None
     writable: bool
     copied: bool
+    #: Of an array on a device: writes an array of the host into it.
+    put: Callable[[Array], object] | None = None
 
     def fill(self, source: Any, layout: Layout) -> None:
         """Writes the items of an array with this shape and type, whose memory is laid out in another way."""
@@ -205,6 +207,8 @@ class Held(NamedTuple):
         kind = raw(layout)
         target = array_over(self.memory, self.layout, kind) if self.array is None else self.array.view(kind)
         target[...] = array_over(source, layout, kind)
+        if self.put is not None:
+            self.put(array_over(self.memory, self.layout))
 
 
 def is_array(thing: Any) -> bool:
@@ -214,6 +218,7 @@ def is_array(thing: Any) -> bool:
         kind is np.ndarray
         or hasattr(kind, "__dlpack__")
         or hasattr(thing, "__array_interface__")
+        or hasattr(thing, "__cuda_array_interface__")
         or (not isinstance(thing, bytes) and has_buffer(thing))
     )
 
@@ -225,6 +230,9 @@ def hold(thing: Any) -> Held:
     try:
         if hasattr(type(thing), "detach") and hasattr(type(thing), "numpy"):
             return _of_tensor(thing)
+        for get, put in _DEVICE_COPIES:
+            if hasattr(thing, get) and hasattr(thing, put) and hasattr(thing, "__cuda_array_interface__"):
+                return _of_device(thing, getattr(thing, get), getattr(thing, put))
         if hasattr(type(thing), "__array__") or hasattr(thing, "__array_interface__") or has_buffer(thing):
             return _of_numpy(np.asarray(thing))
         return _of_dlpack(thing)
@@ -268,6 +276,18 @@ def _of_tensor(tensor: Any) -> Held:
             raise
     held = _of_numpy(tensor.view(getattr(importlib.import_module("torch"), _STAND_INS[ML_TYPES[name]])).numpy())
     return held._replace(layout=held.layout._replace(dtype=name))
+
+
+#: How arrays on devices copy themselves to the host and back, behind their own work: CuPy's and Numba's.
+_DEVICE_COPIES = (("get", "set"), ("copy_to_host", "copy_to_device"))
+
+
+def _of_device(thing: Any, get: Callable[[], Any], put: Callable[[Array], object]) -> Held:
+    found = thing.__cuda_array_interface__
+    held = _of_numpy(np.require(get(), requirements=("C", "W")))
+    if held.layout.shape != tuple(found["shape"]):
+        raise UnsupportedError(f"{type(thing).__name__} has the shape {tuple(found['shape'])}, its copy {held.layout.shape}")
+    return held._replace(array=None, writable=not found["data"][1], copied=True, put=put)
 
 
 def _of_dlpack(source: Any) -> Held:

@@ -47,7 +47,8 @@ def save(
       knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other in host memory are written from there; others are copied first. Two names of the
+    Arrays whose items lie one behind the other in host memory are written from there; others are copied first, those of CuPy and
+    Numba from their device by their own methods. Two names of the
     same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
@@ -251,7 +252,7 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     _check(stored, stored.leaves, parts, strict)
     wanted = {name: leaf for name, leaf in stored.leaves.items() if isinstance(leaf, Pointer) and name in parts.arrays}
     held = {name: parts.arrays[name] for name in wanted}
-    fixed = [name for name, one in held.items() if not one.writable or (one.copied and one.array is None)]
+    fixed = [name for name, one in held.items() if not one.writable or (one.copied and one.array is None and one.put is None)]
     if fixed:
         raise InvalidStateError(f"{len(fixed)} of the tree's arrays cannot be written: {', '.join(fixed)}; load() makes new ones")
     direct = _direct(stored, wanted, held)
