@@ -185,7 +185,11 @@ static factors_t factors(int bits) {
     }
 
 #define BY_32 __attribute__((target("avx2,vpclmulqdq,pclmul")))
+#if defined(__clang__) && __clang_major__ >= 18 && __clang_major__ <= 21 /* which want registers of 64 bytes named */
+#define BY_64 __attribute__((target("avx512f,evex512,vpclmulqdq,pclmul")))
+#else
 #define BY_64 __attribute__((target("avx512f,vpclmulqdq,pclmul")))
+#endif
 
 BY_32 static inline __m256i fold_32(__m256i bytes, __m256i by, __m256i later) {
     return _mm256_xor_si256(

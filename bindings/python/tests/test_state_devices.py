@@ -62,7 +62,7 @@ def stream() -> Iterator[mmsb.Stream]:
 @pytest.mark.parametrize("kind", [Cupy, Numba])
 def test_arrays_on_a_device_are_saved_and_filled(stream: mmsb.Stream, tmp_path: Path, kind: type[OnDevice]) -> None:
     weights = np.arange(12, dtype="<f4").reshape(3, 4)
-    tree = {"weights": kind(stream, weights), "bias": np.ones(4), "step": 3}
+    tree: dict[str, Any] = {"weights": kind(stream, weights), "bias": np.ones(4), "step": 3}
     mmsb.state.save(tmp_path / "state", tree)
     again = mmsb.state.load(tmp_path / "state")
     assert again["weights"].dtype == np.float32 and np.array_equal(again["weights"], weights)
