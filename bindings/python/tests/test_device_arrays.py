@@ -46,7 +46,7 @@ def test_an_array_on_a_device_becomes_a_page(sim: mmsb.Context) -> None:
             assert page.read() == b"\7" * 1000
             page.write(10, b"adopted")
             assert page.block().address == block.address
-            with stream.use((page, "read_write")):
+            with stream.use(page):  # alone: read and written
                 stream.copy(block.address + 100, block.address + 10, 7)
                 assert page.info().write_pins == 1
             assert page.read(100, 7) == b"adopted"

@@ -99,6 +99,12 @@ def test_an_empty_context(ctx: mmsb.Context, path: Path) -> None:
         assert snapshot
 
 
+def test_a_living_context_does_not_load_another(ctx: mmsb.Context, path: Path) -> None:
+    ctx.save(path)
+    with pytest.raises(TypeError, match=r"restore\(\) loads into this one"):
+        ctx.load(path)
+
+
 def test_restore_replaces_the_living(ctx: mmsb.Context, path: Path) -> None:
     contents = fill(ctx)
     ctx.save(path)

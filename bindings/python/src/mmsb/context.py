@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar, Union, cast
 
 from . import _abi, _ffi
 from ._convert import (
@@ -136,6 +136,11 @@ class GuardReport:
     found: int
 
 
+def _load_into(*_: object, **__: object) -> NoReturn:
+    """What load is of a context that lives: the one that it makes would be dropped with what it has loaded."""
+    raise TypeError("Context.load() makes another context; restore() loads into this one")
+
+
 class Context(Closable):
     """Owns pages. Closing the context ends its pages. Dropping the context closes it.
 
@@ -208,6 +213,7 @@ class Context(Closable):
     def _own(self, handle: int) -> None:
         self._handle = handle
         self._finalizer = when_dropped(self, _close, handle)
+        self.load = _load_into  # type: ignore[method-assign]
 
     # -------------------------------------------------------------------------------------------------- lifetime
 

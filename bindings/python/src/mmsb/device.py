@@ -448,8 +448,10 @@ class Stream(Handled):
         check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), reservation.handle if reservation else 0, block, address))
         return Block(self, block.value, address.value or 0, size)
 
-    def use(self, *accesses: tuple[Block | Page, str]) -> Use:
+    def use(self, *accesses: tuple[Block | Page, str] | Block | Page) -> Use:
         """A use of blocks and pages on devices, each with "read", "write" or "read_write", for a with statement.
+
+        One that stands alone is read and written.
 
         The with statement queues the work. A page is pinned meanwhile, and calls on it that come later wait for the work. The
         stream must be of the device's shared runtime then.
@@ -754,10 +756,11 @@ class Use(NotCopied):
 
     _name = "use"
 
-    def __init__(self, stream: Stream, accesses: tuple[tuple[Block | Page, str], ...]) -> None:
+    def __init__(self, stream: Stream, accesses: tuple[tuple[Block | Page, str] | Block | Page, ...]) -> None:
         self._stream = stream
         self._accesses = (_abi.Access * len(accesses))()
-        for access, (block, how) in zip(self._accesses, accesses):
+        for access, one in zip(self._accesses, accesses):
+            block, how = one if isinstance(one, tuple) else (one, "read_write")
             access.block = block.handle
             access.access = value_of(_abi.ACCESS, how, "access")
         self._handle = 0
