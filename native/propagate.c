@@ -292,8 +292,15 @@ mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_paren
 mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from) {
     const uint64_t pages[2] = {page, from};
     size_t bad;
-    if (page == from)
+    if (page == from) {
+        mmsb__record_t *record;
+        uint64_t state;
+        mmsb_status_t status = mmsb__page_lock(page, &record, &state);
+        if (status != MMSB_OK)
+            return status;
+        mmsb__page_unlock_record(record, state);
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "page 0x%016llx would be propagated into itself", (unsigned long long)page);
+    }
     mmsb__thread_t *self = mmsb__thread_enter();
     return self ? mmsb__propagate(pages, 1, 1, self->owner, &bad) : mmsb__thread_fail();
 }
