@@ -111,7 +111,7 @@ def test_dimensions_are_lists(ctx: mmsb.Context) -> None:
             break
         kind, array = kind.children[0].contents, array.children[0].contents
     assert (formats, lengths) == ([b"+w:3", b"+w:4", b"f"], [2, 6, 24])
-    assert array.buffers[1] == page.address + 8
+    assert array.buffers[1] == page.view(offset=8).address
 
 
 def test_who_takes_an_array_ends_it(ctx: mmsb.Context) -> None:
@@ -146,9 +146,9 @@ def test_read_only_pages_and_views_that_write(ctx: mmsb.Context) -> None:
 @pytest.mark.parametrize(
     ("dtype", "shape", "strides", "message"),
     [
-        ("bool", None, None, "type code 6, 8 bits"),
-        ("bfloat16", None, None, "type code 4, 16 bits"),
-        ("complex64", None, None, "type code 5, 64 bits"),
+        ("bool", None, None, "type code is 6 with 8 bits"),
+        ("bfloat16", None, None, "type code is 4 with 16 bits"),
+        ("complex64", None, None, "type code is 5 with 64 bits"),
         ("uint8", (2, 3), (1, 2), "row by row"),
     ],
 )

@@ -50,9 +50,10 @@ _FORMATS = {
 class View(NotCopied):
     """A page or a block, or a part of it, as an array, without a copy. See Page.view() and Block.view().
 
-    It speaks DLPack, Arrow's C device data interface, the buffer protocol, and __array_interface__ or __cuda_array_interface__ where the memory can be accessed
-    so: numpy.asarray(view), torch.as_tensor(view), cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned, and the
-    block's memory stays, until the view and all arrays made from it are gone.
+    It speaks DLPack, Arrow's C device data interface, the buffer protocol, and __array_interface__ or
+    __cuda_array_interface__ where the memory can be accessed so: numpy.asarray(view), torch.as_tensor(view),
+    cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned, and the block's memory stays, until the view and all
+    arrays made from it are gone.
     """
 
     __slots__ = (
