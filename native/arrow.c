@@ -75,8 +75,8 @@ static mmsb_status_t format_of(const mmsb__tensor_t *tensor, const char **format
             return MMSB_OK;
         }
     }
-    return mmsb__fail(MMSB_E_UNSUPPORTED, "type code is %u with %u bits and %u lanes, which is no number of Arrow's", tensor->code,
-                      tensor->bits, tensor->lanes);
+    return mmsb__fail(MMSB_E_UNSUPPORTED, "type code is %u with %u bits and %u lanes, which is no number of Arrow's",
+                      tensor->code, tensor->bits, tensor->lanes);
 }
 
 /* The shape is checked: its product is the number of items. */
