@@ -481,7 +481,7 @@ test-peers: lib $(FAKECUDA) $(STAMPS)/venv-peers ## cuda.core and Numba with mem
 	    build/venv-peers/bin/python -m pytest -q -p no:cacheprovider tests/peers
 
 .PHONY: test-jax
-test-jax: lib $(STAMPS)/venv-jax ## JAX's arrays as pages, and pages as JAX's arrays, on the host
+test-jax: lib $(STAMPS)/venv-jax ## JAX's and pyarrow's arrays as pages, and pages as theirs, on the host
 	@PYTHONPATH=bindings/python/src build/venv-jax/bin/python -m pytest -q -p no:cacheprovider tests/arrays
 
 .PHONY: test-torch

@@ -109,15 +109,40 @@ mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32
     return mmsb_page_adopt(context, info.address, info.bytes, &adopt, page);
 }
 
+mmsb_status_t mmsb_tensor_to_arrow(void *tensor, int32_t versioned, struct ArrowDeviceArray *array, struct ArrowSchema *schema) {
+    DOOR_ENTER();
+    DOOR_CHECK(check_flag("versioned", versioned));
+    DOOR_CHECK(door_pointer("tensor", tensor, __alignof__(uint64_t)));
+    DOOR_CHECK(door_optional("array", array, __alignof__(struct ArrowDeviceArray)));
+    DOOR_POINTER(schema);
+    return mmsb__tensor_to_arrow(tensor, versioned, array, schema);
+}
+
 /* Python's own functions are in the process that has a capsule. */
 void mmsb_tensor_capsule_end(void *capsule) {
-    static const char *const names[] = {"dltensor", "dltensor_versioned"};
     int (*is_valid)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
     void *(*get)(void *, const char *) = (void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer");
-    if (!capsule || !is_valid || !get)
+    void (*free_raw)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "PyMem_RawFree");
+    if (!capsule || !is_valid || !get || !free_raw)
         return;
+    static const char *const tensors[] = {"dltensor", "dltensor_versioned"};
     for (int versioned = 0; versioned < 2; versioned++) {
-        if (is_valid(capsule, names[versioned]))
-            mmsb__tensor_delete(get(capsule, names[versioned]), versioned);
+        if (is_valid(capsule, tensors[versioned]))
+            mmsb__tensor_delete(get(capsule, tensors[versioned]), versioned);
+    }
+    if (is_valid(capsule, "arrow_schema")) {
+        struct ArrowSchema *schema = get(capsule, "arrow_schema");
+        if (schema->release)
+            schema->release(schema);
+        free_raw(schema);
+    }
+    static const char *const arrays[] = {"arrow_array", "arrow_device_array"};
+    for (int device = 0; device < 2; device++) {
+        if (!is_valid(capsule, arrays[device]))
+            continue;
+        struct ArrowArray *array = get(capsule, arrays[device]); /* an ArrowDeviceArray begins with one */
+        if (array->release)
+            array->release(array);
+        free_raw(array);
     }
 }

@@ -2904,8 +2904,80 @@ MMSB_API mmsb_status_t mmsb_tensor_info(const void *tensor, int32_t versioned, m
 MMSB_API mmsb_status_t mmsb_page_adopt_tensor(mmsb_context_t context, void *tensor, int32_t versioned,
                                               const mmsb_adopt_options_t *options, mmsb_page_t *page);
 
-/* The destructor of a capsule of Python (PyCapsule_Destructor) that holds a tensor under the name "dltensor_versioned" or
- * "dltensor": calls the deleter, unless a consumer has renamed the capsule. The caller has the interpreter's lock.
+/* Arrow's C data and device data interfaces (arrow.apache.org/docs/format), which pyarrow, cuDF, polars and others read and make.
+ * The macros keep the structs apart from those of another header that has them. */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct ArrowSchema **children, *dictionary;
+    void (*release)(struct ArrowSchema *schema); /* NULL = it was released, or moved elsewhere */
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children, *dictionary;
+    void (*release)(struct ArrowArray *array); /* NULL = it was released, or moved elsewhere */
+    void *private_data;
+};
+
+#endif
+
+#ifndef ARROW_C_DEVICE_DATA_INTERFACE
+#define ARROW_C_DEVICE_DATA_INTERFACE
+
+typedef int32_t ArrowDeviceType;
+
+#define ARROW_DEVICE_CPU 1
+#define ARROW_DEVICE_CUDA 2
+#define ARROW_DEVICE_CUDA_HOST 3
+#define ARROW_DEVICE_OPENCL 4
+#define ARROW_DEVICE_VULKAN 7
+#define ARROW_DEVICE_METAL 8
+#define ARROW_DEVICE_VPI 9
+#define ARROW_DEVICE_ROCM 10
+#define ARROW_DEVICE_ROCM_HOST 11
+#define ARROW_DEVICE_EXT_DEV 12
+#define ARROW_DEVICE_CUDA_MANAGED 13
+#define ARROW_DEVICE_ONEAPI 14
+#define ARROW_DEVICE_WEBGPU 15
+#define ARROW_DEVICE_HEXAGON 16
+
+struct ArrowDeviceArray {
+    struct ArrowArray array;
+    int64_t device_id; /* -1 = the host */
+    ArrowDeviceType device_type;
+    void *sync_event; /* NULL = nothing is to be waited for */
+    int64_t reserved[3];
+};
+
+#endif
+
+/* Makes an Arrow array of a tensor of any library, without a copy: a number for each item, and a list of a fixed size for each
+ * dimension behind the first. *array has the tensor from then on, and calls its deleter when it and those of its children that a
+ * consumer has moved are released; the functions for that may be called as a tensor's deleter. *schema is released by itself.
+ * array NULL: the schema only, and the tensor stays the caller's. Without a device, the consumer reads array->array alone. Arrow
+ * takes arrays for constant: export the page with read_only. sync_event is NULL: what a call on a page did is done; of a block,
+ * wait for its stream after mmsb_block_export_tensor, and end its users' work before the release. A failed call leaves the tensor
+ * to the caller.
+ * Errors: as mmsb_tensor_info; MMSB_E_UNSUPPORTED (items that are no integers of 8 to 64 and no floats of 16 to 64 bits, or do not
+ * lie row by row), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_tensor_to_arrow(void *tensor, int32_t versioned, struct ArrowDeviceArray *array,
+                                            struct ArrowSchema *schema);
+
+/* The destructor of a capsule of Python (PyCapsule_Destructor). It holds a tensor under the name "dltensor_versioned" or
+ * "dltensor": calls the deleter, unless a consumer has renamed the capsule. Or it holds a struct of Arrow in memory of
+ * PyMem_RawCalloc under the name "arrow_schema", "arrow_array" or "arrow_device_array": releases it, unless a consumer has moved
+ * it, and frees the memory. The caller has the interpreter's lock.
  * Errors: none that is returned. Threads: any. Blocks: as the deleter. Since 0.1. */
 MMSB_API void mmsb_tensor_capsule_end(void *capsule);
 

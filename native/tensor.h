@@ -1,6 +1,7 @@
 /*
- * tensor.h — tensors as DLPack 1.x has them (https://dmlc.github.io/dlpack): pages that are exported as one, and what a tensor of
- * another library says of its memory, checked without trust.
+ * tensor.h — tensors as DLPack 1.x has them (https://dmlc.github.io/dlpack): pages that are exported as one, what a tensor of
+ * another library says of its memory, checked without trust, and tensors as arrays of Arrow
+ * (https://arrow.apache.org/docs/format/CDeviceDataInterface.html).
  */
 #ifndef MMSB_NATIVE_TENSOR_H
 #define MMSB_NATIVE_TENSOR_H
@@ -65,6 +66,9 @@ mmsb_status_t mmsb__block_export_tensor(const mmsb__exported_t *of, const mmsb_t
 mmsb_status_t mmsb__tensor_info(const void *tensor, int versioned, mmsb_tensor_info_t *info);
 /* Gives a tensor of another library back. */
 void mmsb__tensor_delete(void *tensor, int versioned);
+
+/* native/arrow.c. array may be NULL: it has the tensor from then on. */
+mmsb_status_t mmsb__tensor_to_arrow(void *tensor, int versioned, struct ArrowDeviceArray *array, struct ArrowSchema *schema);
 
 /* Exports whose deleter has run, but whose page another call had, or whose thread was giving adopted memory back and may have
  * held locks. They end with the next call that enters Go or ends a page. */

@@ -91,9 +91,14 @@ class Header:
     scalars: dict[str, str]  # a typedef's name and what it stands for
 
 
+def is_foreign(name: str) -> bool:
+    """Whether a name is one of Arrow's, which its specification has headers declare. A pointer to its structs is one to void."""
+    return name.startswith(("Arrow", "ARROW_"))
+
+
 def read(path: Path, not_constants: Iterable[str] = ()) -> Header:
-    """The whole of a header. not_constants are the macros that have no value."""
-    cursors = list(_declarations(path, _parse(path, [])))
+    """The whole of a header, without what it declares for others. not_constants are the macros that have no value."""
+    cursors = [c for c in _declarations(path, _parse(path, [])) if not is_foreign(c.spelling)]
     if unknown := [c.spelling for c in cursors if c.kind not in READ]:
         raise HeaderError(f"{path.name} declares what is not read here: {', '.join(unknown)}")
     macros = [c for c in cursors if c.kind == KIND.MACRO_DEFINITION and c.spelling not in not_constants]
@@ -158,7 +163,8 @@ def _type(found: Any) -> Type:
             parameters = tuple(_type(argument) for argument in found.argument_types())
             return Type("function", callback=Callback(_type(found.get_result()), parameters))
     const = found.is_const_qualified()
-    return Type(found.spelling.removeprefix("const "), stars, const)
+    base = found.spelling.removeprefix("const ")
+    return Type("void" if is_foreign(base.removeprefix("struct ")) else base, stars, const)
 
 
 def _function(cursor: Any) -> Function:

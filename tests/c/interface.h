@@ -954,6 +954,7 @@ static const char *const interface_calls[] = {
     "mmsb_block_export_tensor",
     "mmsb_tensor_info",
     "mmsb_page_adopt_tensor",
+    "mmsb_tensor_to_arrow",
 };
 
 #endif

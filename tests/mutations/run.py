@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from arrow import ARROW
 from captures import CAPTURES
 from commands import COMMANDS, PROPAGATION
 from device_ledgers import DEVICE_LEDGERS, WHOLE_SEGMENTS, WHOLE_SOURCES
@@ -123,6 +124,7 @@ SUBJECTS: list[Go | C] = [
     TOOL_CLONES,
     LONG_COPIES,
     LIBRARY,
+    ARROW,
     TENSORS,
     LIMITS,
     COMMANDS,

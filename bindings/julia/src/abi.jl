@@ -1727,4 +1727,8 @@ mmsb_page_adopt_tensor(context, tensor, versioned, options, page) =
         context::mmsb_context_t, tensor::Ptr{Cvoid}, versioned::Int32, options::Ptr{mmsb_adopt_options_t},
         page::Ptr{mmsb_page_t}
     )::mmsb_status_t
+mmsb_tensor_to_arrow(tensor, versioned, array, schema) =
+    @ccall libmmsb.mmsb_tensor_to_arrow(
+        tensor::Ptr{Cvoid}, versioned::Int32, array::Ptr{Cvoid}, schema::Ptr{Cvoid}
+    )::mmsb_status_t
 mmsb_tensor_capsule_end(capsule) = @ccall libmmsb.mmsb_tensor_capsule_end(capsule::Ptr{Cvoid})::Cvoid

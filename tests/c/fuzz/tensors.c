@@ -47,6 +47,24 @@ static void is_not_adopted(void *tensor) {
     SAME(made, UNTOUCHED);
 }
 
+/* The tensor is the array's from then on. */
+static void ends_as_an_array(void *tensor, const page_t *page, uint64_t offset) {
+    struct ArrowDeviceArray array;
+    struct ArrowSchema schema;
+    if (chance(20)) {
+        CALL(mmsb_tensor_to_arrow(tensor, 2, &array, &schema), MMSB_E_INVALID_ARGUMENT);
+        CALL(mmsb_tensor_to_arrow(tensor, 1, &array, NULL), MMSB_E_INVALID_ARGUMENT);
+    }
+    CALL(mmsb_tensor_to_arrow(tensor, 1, &array, &schema), MMSB_OK);
+    SAME(array.array.length, page->size - offset);
+    SAME(schema.format[0], 'C');
+    if (page->location != MMSB_LOCATION_GPU) {
+        SAME(memcmp(array.array.buffers[1], page->bytes + offset, page->size - offset), 0);
+    }
+    schema.release(&schema);
+    array.array.release(&array.array);
+}
+
 void fuzz_tensor(void) {
     pick_t target = pick_page(15);
     page_t *page = target.page;
@@ -89,7 +107,11 @@ void fuzz_tensor(void) {
         if (chance(50)) {
             is_not_adopted(tensor);
         }
-        managed->deleter(managed);
+        if (chance(30)) {
+            ends_as_an_array(tensor, page, options.offset);
+        } else {
+            managed->deleter(managed);
+        }
         mmsb_tensor_capsule_end(NULL);
         check_version(page, STAYS);
         check_page(page);

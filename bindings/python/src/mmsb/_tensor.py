@@ -6,7 +6,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 from datetime import datetime_CAPI
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union
 
@@ -130,7 +130,8 @@ _Capsule = type(datetime_CAPI)
 # A capsule has the address of its name, also when the interpreter ends: these are never freed.
 _NAMES = {text: ctypes.create_string_buffer(text) for text in (b"dltensor", b"dltensor_versioned")}
 _USED = {text: ctypes.create_string_buffer(b"used_" + text) for text in _NAMES}
-for _kept in (_NAMES, _USED):
+_ARROW = {text: ctypes.create_string_buffer(text) for text in (b"arrow_schema", b"arrow_array", b"arrow_device_array")}
+for _kept in (_NAMES, _USED, _ARROW):
     ctypes.PyDLL(None).Py_IncRef(py_object(_kept))
 
 
@@ -148,6 +149,42 @@ def export(
             capsule = _new(tensor, name, destructor)
     failed(status)
     return capsule
+
+
+_allocate = _python.PyMem_RawCalloc
+_allocate.restype, _allocate.argtypes = c_void_p, (c_size_t, c_size_t)
+
+#: Of a struct ArrowDeviceArray, the largest of Arrow's, and of what says in an array that it is not released.
+_ARROW_BYTES, _ARRAY_RELEASE = 128, 64
+
+
+def _arrow_capsule(name: bytes) -> tuple[Any, int]:
+    """A capsule with a struct of Arrow that is released, and the struct's address."""
+    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+    capsule = _new(_allocate(1, _ARROW_BYTES), _ARROW[name], destructor)
+    return capsule, _pointer(capsule, name)
+
+
+def arrow_schema(capsule: Any) -> Any:
+    """A capsule with the Arrow schema of a tensor of export() with a version."""
+    schema, address = _arrow_capsule(b"arrow_schema")
+    check(lib.mmsb_tensor_to_arrow(_pointer(capsule, b"dltensor_versioned"), 1, None, address))
+    return schema
+
+
+def arrow_array(capsule: Any, device: bool) -> tuple[Any, Any]:
+    """Capsules with the schema and the array of a tensor of export() with a version, which the array has from then on."""
+    name = b"dltensor_versioned"
+    schema, schema_address = _arrow_capsule(b"arrow_schema")
+    array, address = _arrow_capsule(b"arrow_device_array" if device else b"arrow_array")
+    release = c_void_p.from_address(address + _ARRAY_RELEASE)
+    try:
+        status = lib.mmsb_tensor_to_arrow(_pointer(capsule, name), 1, address, schema_address)
+    finally:  # exactly one of the two has the tensor
+        if release.value:
+            _rename(capsule, _USED[name])
+    check(status)
+    return schema, array
 
 
 def is_versioned(capsule: Any) -> bool:

@@ -690,7 +690,14 @@ class Block(NotCopied):
         return View(self, dtype, shape, strides, offset, write, native)
 
     def _export(self, options: _abi.TensorOptions, stream: int | None) -> Any:
-        return export(lambda options, tensor: lib.mmsb_block_export_tensor(self.handle, stream, options, tensor), options, check)
+        """A capsule for a consumer on a stream of the driver's. None: what comes before it on the device is done."""
+        native = _abi.BLOCK_STREAM if stream is None else stream
+        capsule = export(
+            lambda options, tensor: lib.mmsb_block_export_tensor(self.handle, native, options, tensor), options, check
+        )
+        if stream is None:
+            self._stream.wait()
+        return capsule
 
     def _interface(self, name: str) -> dict[str, Any]:
         """An array interface. What keeps the memory lives as long as this object, which consumers without a deleter keep."""
@@ -712,6 +719,17 @@ class Block(NotCopied):
     ) -> Any:
         """The bytes as a tensor of uint8."""
         return self.view().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.view(write=False).__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The bytes as an array of Arrow's uint8, in memory that the host can access."""
+        return self.view(write=False).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        """The bytes as an array of Arrow's uint8. The uses that have ended, and the block's stream, are waited for."""
+        return self.view(write=False).__arrow_c_device_array__(requested_schema, **more)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -319,6 +319,17 @@ class Page:
             )
         return capsule
 
+    def __arrow_c_schema__(self) -> Any:
+        return self.view(write=False).__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The bytes as an array of Arrow's uint8, in memory that the host can access: pyarrow.array(page)."""
+        return self.view(write=False).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        """The bytes as an array of Arrow's uint8 in any location. view() has other types and shapes."""
+        return self.view(write=False).__arrow_c_device_array__(requested_schema, **more)
+
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:
         """A view of the page's bytes for a with block, whose end unpins the page.

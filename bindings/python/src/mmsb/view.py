@@ -17,6 +17,8 @@ from ._tensor import (
     CUDA_MANAGED,
     DEFAULT_STREAM,
     ItemType,
+    arrow_array,
+    arrow_schema,
     is_row_major,
     item_type_of,
     options_of,
@@ -48,9 +50,10 @@ _FORMATS = {
 class View(NotCopied):
     """A page or a block, or a part of it, as an array, without a copy. See Page.view() and Block.view().
 
-    It speaks DLPack, the buffer protocol, and __array_interface__ or __cuda_array_interface__ where the memory can be accessed
-    so: numpy.asarray(view), torch.as_tensor(view), cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned, and the
-    block's memory stays, until the view and all arrays made from it are gone.
+    It speaks DLPack, Arrow's C device data interface, the buffer protocol, and __array_interface__ or
+    __cuda_array_interface__ where the memory can be accessed so: numpy.asarray(view), torch.as_tensor(view),
+    cupy.asarray(view), jax.dlpack.from_dlpack(view). The page is pinned, and the block's memory stays, until the view and all
+    arrays made from it are gone.
     """
 
     __slots__ = (
@@ -165,6 +168,28 @@ class View(NotCopied):
     ) -> Any:
         check_request(self._device, stream, dl_device, copy)
         return self._source._export(as_asked(self._options, max_version), consumer_stream(self._device, stream))
+
+    # ------------------------------------------------------------------------------------------------------- Arrow
+
+    def __arrow_c_schema__(self) -> Any:
+        return arrow_schema(self._capsule)
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """The view as an array that only the host reads; requested_schema is ignored, as it may be."""
+        if self._device[0] == CUDA:
+            raise UnsupportedError(f"the memory lies on gpu {self._device[1]}, which the host cannot access")
+        return arrow_array(self._read_only(), device=False)
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        if unknown := [name for name, value in more.items() if value is not None]:
+            raise NotImplementedError(f"__arrow_c_device_array__ does not know {', '.join(unknown)}")
+        return arrow_array(self._read_only(), device=True)
+
+    def _read_only(self) -> Any:
+        """A capsule of a tensor that nobody writes, behind whose memory nothing is to be waited for."""
+        options = type(self._options).from_buffer_copy(self._options)
+        options.read_only = 1
+        return self._source._export(options, None)
 
     # -------------------------------------------------------------------------------------------- array interfaces
 
