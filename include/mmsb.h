@@ -2969,8 +2969,8 @@ struct ArrowDeviceArray {
  * takes arrays for constant: export the page with read_only. sync_event is NULL: what a call on a page did is done; of a block,
  * wait for its stream after mmsb_block_export_tensor, and end its users' work before the release. A failed call leaves the tensor
  * to the caller.
- * Errors: as mmsb_tensor_info; MMSB_E_UNSUPPORTED (items that are no integers of 8 to 64 and no floats of 16 to 64 bits, or do not
- * lie row by row), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: as mmsb_tensor_info; MMSB_E_UNSUPPORTED (items that are no integers of 8 to 64 and no floats of 16 to 64 bits, or do
+ * not lie row by row), MMSB_E_OUT_OF_MEMORY. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_tensor_to_arrow(void *tensor, int32_t versioned, struct ArrowDeviceArray *array,
                                             struct ArrowSchema *schema);
 
