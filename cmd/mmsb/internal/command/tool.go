@@ -75,7 +75,7 @@ func (r *run) root() *cobra.Command {
 		Version: r.Version,
 		Short:   "inspect, verify and convert snapshots, journals and stores of libmmsb",
 		Long: `mmsb shows the snapshots, journals and stores that programs with libmmsb write, checks every byte of them,
-compares them, extracts pages and makes new snapshots of them. It reads snapshots of versions 3 and 2, and never changes a file
+compares them, extracts pages and makes new snapshots of them. It reads snapshots of versions 4 to 2, and never changes a file
 that it reads; only mmsb store prune removes some. It also lists the devices that libmmsb can use, draws pictures of what programs
 have on them, and replays traces of allocators.
 
