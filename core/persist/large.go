@@ -25,19 +25,14 @@ type largePage struct {
 	changed  []uint64
 	now      largeSaved // what this one has
 	written  bool       // something of it is in the file
-	there    there
-}
-
-// there is what a device has said of a page that lies on it, up to a chunk.
-type there struct {
-	looked int
-	known  []bool // by chunk: its granules' checksums are those of the moment
+	asked    int        // of a page on a device: chunks that the device was asked for
+	told     []bool     // by chunk: the device has told its granules' checksums as they were at the moment
 }
 
 const (
 	granulesOfChunk = native.ChunkBytes / native.GranuleBytes
-	// lookedAt is how many chunks a device sums up while the page is locked.
-	lookedAt = 64
+	// askedTogether is how many chunks a device sums up while the page is locked.
+	askedTogether = 64
 )
 
 // saveLarge writes a page of more than a chunk.
@@ -93,22 +88,21 @@ func (l *largePage) compare(index uint32) {
 	l.now = largeSaved{generation: generation, sums: make([]uint32, chunks), layers: make([]uint8, chunks), tracked: begun}
 	if native.OnDevice(native.RecordAt(index).LoadState()) {
 		l.now.granules = make([]uint32, chunks*granulesOfChunk)
-		l.there.known = make([]bool, chunks)
+		l.told = make([]bool, chunks)
 	}
 }
 
-// look asks the device for what a chunk had at the moment, where the base has it to compare. ok is false where only a copy tells.
-func (l *largePage) look(number int) (ok bool) {
-	if l.there.known == nil || l.before == nil {
+// ask asks the device for what a chunk had at the moment, where the base has it to compare. ok is false where only a copy tells.
+func (l *largePage) ask(number int) (ok bool) {
+	if l.told == nil || l.before == nil {
 		return false
 	}
-	for l.there.looked <= number {
-		first := l.there.looked
-		l.there.looked = min(first+lookedAt, len(l.there.known))
-		l.captured.Sums(first, l.now.granules[first*granulesOfChunk:l.there.looked*granulesOfChunk],
-			l.there.known[first:l.there.looked])
+	for l.asked <= number {
+		first := l.asked
+		l.asked = min(first+askedTogether, len(l.told))
+		l.captured.Sums(first, l.now.granules[first*granulesOfChunk:l.asked*granulesOfChunk], l.told[first:l.asked])
 	}
-	return l.there.known[number]
+	return l.told[number]
 }
 
 // granulesOf are the checksums of the granules that a chunk has.
@@ -140,8 +134,8 @@ func (l *largePage) joined(number int) uint32 {
 	return native.JoinChecksums(sums, native.GranuleBytes, l.length(number)-uint64(len(sums)-1)*native.GranuleBytes)
 }
 
-// chunkThere writes what has changed of a chunk that the device has summed up; where that is much, it is left to be copied.
-func (l *largePage) chunkThere(number int) (done bool, err error) {
+// toldChunk writes what has changed of a chunk that the device has summed up; where that is much, it is left to be copied.
+func (l *largePage) toldChunk(number int) (done bool, err error) {
 	l.capture.Compared(l.length(number))
 	if sum := l.joined(number); sum == l.before[number] && sum != 0 {
 		l.capture.Skip(l.captured, number)
@@ -186,9 +180,9 @@ func (l *largePage) chunk(number int) error {
 		}
 		return l.addGranules(l.changed[number], bytes, offset)
 	}
-	looked := l.look(number)
-	if looked {
-		if done, err := l.chunkThere(number); done || err != nil {
+	told := l.ask(number)
+	if told {
+		if done, err := l.toldChunk(number); done || err != nil {
 			return err
 		}
 	}
@@ -198,7 +192,7 @@ func (l *largePage) chunk(number int) error {
 	}
 	l.now.sums[number] = native.Checksum(bytes)
 	l.sumUp(number, native.AllGranules, bytes)
-	if l.before != nil && !looked {
+	if l.before != nil && !told {
 		l.capture.Compared(uint64(len(bytes)))
 		if l.before[number] == l.now.sums[number] && l.before[number] != 0 {
 			l.now.layers[number] = layers()

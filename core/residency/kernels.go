@@ -9,21 +9,21 @@ import (
 // What devices do with pages where they lie, asked by native code. The pages are locked, and have no address on the host unless a
 // copy could not be evicted: then the host has to do it.
 
-// fork is what a call costs that works where a page lies, and what one costs that reads it on the host: bytes that move.
-type fork struct{ there, here uint64 }
+// cost is what a call costs that works where a page lies, and what one costs that reads it on the host: bytes that move.
+type cost struct{ there, here uint64 }
 
-// forkOf is that of a page on a device; ok is false where the host has it.
-func (r *Residency) forkOf(index uint32) (of fork, ok bool, err error) {
+// costOf is that of a page on a device; ok is false where the host has it.
+func (r *Residency) costOf(index uint32) (of cost, ok bool, err error) {
 	if err := r.present(index); err != nil {
-		return fork{}, false, err
+		return cost{}, false, err
 	}
 	record := native.RecordAt(index)
 	if record.Locator != 0 {
-		return fork{}, false, nil
+		return cost{}, false, nil
 	}
 	both, err := r.pairOf(index)
 	if err != nil || both == nil {
-		return fork{here: record.Size}, err == nil, err
+		return cost{here: record.Size}, err == nil, err
 	}
 	_, end := both.all(record.Size)
 	sum := func(to *uint64) func(_, length uint64) { return func(_, length uint64) { *to += length } }
@@ -35,13 +35,13 @@ func (r *Residency) forkOf(index uint32) (of fork, ok bool, err error) {
 // there are the backings of pages where they are worked on there, with the devices' bytes the newest. ok is false where the host
 // works on them: they lie on several devices, or fewer bytes move so. of finds the residency of a record.
 func there(pages []uint32, of func(index uint32) *Residency) (list []Backing, ok bool, err error) {
-	var sum fork
+	var sum cost
 	r := of(pages[0])
 	for _, index := range pages {
 		if of(index) != r || !native.OnDevice(native.RecordAt(index).LoadState()) {
 			return nil, false, nil
 		}
-		one, ok, err := r.forkOf(index)
+		one, ok, err := r.costOf(index)
 		if err != nil || !ok {
 			return nil, false, err
 		}

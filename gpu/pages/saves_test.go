@@ -105,7 +105,7 @@ func TestASaveBringsWhatHasChangedOfADevice(t *testing.T) {
 	})
 }
 
-// Random writes of the program's, calls, syncs and failures between saves: each snapshot has what the page had.
+// Random writes of the program's, calls, syncs, moves and other sizes between saves: each snapshot has what the page had.
 func TestSavesOfADeviceAgainstAModel(t *testing.T) {
 	for seed := range mostPrograms(12) {
 		on(t, func(w *world) {
@@ -119,7 +119,8 @@ func TestSavesOfADeviceAgainstAModel(t *testing.T) {
 			}))
 			content := []byte(random(r, size))
 			require.Equal(t, status.OK, w.write(handle, 0, string(content)))
-			if r.IntN(2) == 0 {
+			pinned := r.IntN(2) == 0
+			if pinned {
 				w.pin(handle)
 				defer w.unpin(handle)
 			}
@@ -139,14 +140,29 @@ func TestSavesOfADeviceAgainstAModel(t *testing.T) {
 					}
 					copy(content[at:], part)
 				}
-				if r.IntN(6) == 0 {
+				switch r.IntN(8) {
+				case 0:
 					w.sync(handle, both)
+				case 1:
+					if !pinned {
+						size = 1 + r.Uint64N(900<<10)
+						require.NoError(t, page.Resize(handle, size))
+						content = append(content, make([]byte, 900<<10)...)[:size]
+					}
+				case 2:
+					if !pinned { // and back
+						require.NoError(t, page.Migrate(handle, abi.LocationCPU, 0))
+						s.save()
+						want = append(want, string(content))
+						require.NoError(t, page.Migrate(handle, abi.LocationGPU, 1))
+						require.NoError(t, page.Migrate(handle, abi.LocationGPU, 0))
+					}
 				}
 				s.save()
 				want = append(want, string(content))
 			}
 			for number := range want {
-				require.Equal(t, want[number], s.saved(number, id, size), "seed %d, snapshot %d", seed, number)
+				require.Equal(t, want[number], s.saved(number, id, uint64(len(want[number]))), "seed %d, snapshot %d", seed, number)
 			}
 		})
 	}

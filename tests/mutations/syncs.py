@@ -265,15 +265,15 @@ SYNCS = Go(
         ),
         Mutant(
             "last-granule-only", "of a chunk on a device only the last granule that has changed is saved",
-            "chunkThere", "changed |= 1 << i", "changed = 1 << i", mode=SAVES,
+            "toldChunk", "changed |= 1 << i", "changed = 1 << i", mode=SAVES,
         ),
         Mutant(
             "moment-forgotten", "a save takes what the device has now for what it had at the moment",
-            "largePage.look", "return l.there.known[number]", "return true", mode=SAVES,
+            "largePage.ask", "return l.told[number]", "return true", mode=SAVES,
         ),
         Mutant(
             "copied-all-the-same", "a save copies chunks of a device that are as they were",
-            "chunkThere", "sum == l.before[number] && sum != 0", "false", mode=SAVES,
+            "toldChunk", "sum == l.before[number] && sum != 0", "false", mode=SAVES,
         ),
         Mutant(
             "stale-preparation", "a change goes to the host's copy while the program has the device's address",
