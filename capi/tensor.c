@@ -22,7 +22,10 @@ static mmsb_status_t check_flag(const char *name, int32_t value) {
     return MMSB_OK;
 }
 
-static mmsb_status_t tensor_options(const mmsb_tensor_options_t *options) {
+/* The caller's options, checked, or the defaults. */
+static mmsb_status_t tensor_options(const mmsb_tensor_options_t **given, mmsb_tensor_options_t *defaults) {
+    mmsb_tensor_options_init(defaults);
+    const mmsb_tensor_options_t *options = *given = *given ? *given : defaults;
     DOOR_STRUCT("mmsb_tensor_options_t", options, options->reserved_word);
     DOOR_CHECK(check_flag("versioned", options->versioned));
     DOOR_CHECK(check_flag("read_only", options->read_only));
@@ -32,21 +35,17 @@ static mmsb_status_t tensor_options(const mmsb_tensor_options_t *options) {
 }
 
 mmsb_status_t mmsb_page_export_tensor(mmsb_page_t page, const mmsb_tensor_options_t *options, void **tensor) {
-    DOOR_ENTER();
     mmsb_tensor_options_t defaults;
-    mmsb_tensor_options_init(&defaults);
-    options = options ? options : &defaults;
-    DOOR_CHECK(tensor_options(options));
+    DOOR_ENTER();
+    DOOR_CHECK(tensor_options(&options, &defaults));
     DOOR_POINTER(tensor);
     return mmsb__page_export_tensor(page, options, tensor);
 }
 
 mmsb_status_t mmsb_block_export_tensor(mmsb_block_t block, void *stream, const mmsb_tensor_options_t *options, void **tensor) {
-    DOOR_ENTER();
     mmsb_tensor_options_t defaults;
-    mmsb_tensor_options_init(&defaults);
-    options = options ? options : &defaults;
-    DOOR_CHECK(tensor_options(options));
+    DOOR_ENTER();
+    DOOR_CHECK(tensor_options(&options, &defaults));
     DOOR_POINTER(tensor);
     mmsb__exported_t of = {.returned = mmsbgo_block_return};
     DOOR_CHECK(mmsbgo_block_lend(block, (uintptr_t)stream, options->read_only, &of.number, (uintptr_t *)&of.address, &of.size,

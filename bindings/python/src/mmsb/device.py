@@ -23,7 +23,7 @@ from ._tensor import DEFAULT_STREAM, Lender, Wanted, export, lend, stream_of
 from .capture import Capture
 from .snapshot import AnyPath, path_bytes
 from .ticket import Ticket, let_go_behind, sweep
-from .view import View
+from .view import ArrowBytes, View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -625,7 +625,7 @@ class Stream(Handled):
         return f"<mmsb.Stream{' closed' if self.closed else ''}>"
 
 
-class Block(NotCopied):
+class Block(ArrowBytes, NotCopied):
     """Device memory. free(), or dropping the object, frees it behind all its uses.
 
     It is an array of bytes for libraries that speak DLPack or __cuda_array_interface__ (cupy.asarray(block)) and, where the host
@@ -719,17 +719,6 @@ class Block(NotCopied):
     ) -> Any:
         """The bytes as a tensor of uint8."""
         return self.view().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
-
-    def __arrow_c_schema__(self) -> Any:
-        return self.view(write=False).__arrow_c_schema__()
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """The bytes as an array of Arrow's uint8, in memory that the host can access."""
-        return self.view(write=False).__arrow_c_array__(requested_schema)
-
-    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
-        """The bytes as an array of Arrow's uint8. The uses that have ended, and the block's stream, are waited for."""
-        return self.view(write=False).__arrow_c_device_array__(requested_schema, **more)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

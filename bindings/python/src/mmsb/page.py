@@ -43,7 +43,7 @@ from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
 from .delta import Delta, struct_of
 from .device import BlockInfo, block_info
 from .metadata import Metadata
-from .view import BYTES, View, check_request, writable_or_not
+from .view import BYTES, ArrowBytes, View, check_request, writable_or_not
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -99,7 +99,7 @@ class PageAdvice(NamedTuple):
     read_mostly: bool = False
 
 
-class Page:
+class Page(ArrowBytes):
     """A page of a context.
 
     This object does not own the page: dropping it destroys nothing. A page may have several objects; they are equal. The
@@ -318,17 +318,6 @@ class Page:
                 f"the page is read-only, which DLPack can say from version 1.0 on, but max_version is {max_version}"
             )
         return capsule
-
-    def __arrow_c_schema__(self) -> Any:
-        return self.view(write=False).__arrow_c_schema__()
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """The bytes as an array of Arrow's uint8, in memory that the host can access: pyarrow.array(page)."""
-        return self.view(write=False).__arrow_c_array__(requested_schema)
-
-    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
-        """The bytes as an array of Arrow's uint8 in any location. view() has other types and shapes."""
-        return self.view(write=False).__arrow_c_device_array__(requested_schema, **more)
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:

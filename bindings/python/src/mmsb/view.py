@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, SupportsIndex, cast
 
 from . import _abi
 from ._convert import as_array
@@ -300,3 +300,24 @@ def as_asked(options: _abi.TensorOptions, max_version: tuple[int, int] | None) -
 
 #: For a page itself.
 BYTES: ItemType = item_type_of("uint8")
+
+
+class _Shown(Protocol):
+    def view(self, *, write: bool) -> View: ...
+
+
+class ArrowBytes:
+    """A page or a block as an array of Arrow's uint8. Its view() has other types and shapes."""
+
+    __slots__ = ()
+
+    def __arrow_c_schema__(self: _Shown) -> Any:
+        return self.view(write=False).__arrow_c_schema__()
+
+    def __arrow_c_array__(self: _Shown, requested_schema: Any = None) -> tuple[Any, Any]:
+        """In memory that the host can access: pyarrow.array(page)."""
+        return self.view(write=False).__arrow_c_array__(requested_schema)
+
+    def __arrow_c_device_array__(self: _Shown, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        """In any location. Of a block, the uses that have ended, and its stream, are waited for."""
+        return self.view(write=False).__arrow_c_device_array__(requested_schema, **more)
