@@ -162,7 +162,8 @@ func TestSavesOfADeviceAgainstAModel(t *testing.T) {
 				want = append(want, string(content))
 			}
 			for number := range want {
-				require.Equal(t, want[number], s.saved(number, id, uint64(len(want[number]))), "seed %d, snapshot %d", seed, number)
+				got := s.saved(number, id, uint64(len(want[number])))
+				require.Equal(t, want[number], got, "seed %d, snapshot %d", seed, number)
 			}
 		})
 	}
