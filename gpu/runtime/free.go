@@ -154,7 +154,9 @@ func (s *Stream) reap() bool {
 			return true
 		}
 		number := last
-		if !r.lost.Load() && !r.idle.Load() {
+		if completed := s.completed.Load(); completed >= first { // known without an event, which a device does not reach at once
+			number = completed
+		} else if !r.lost.Load() && !r.idle.Load() {
 			m, err := s.reapEvent(first, last)
 			if err != nil {
 				if r.lost.Load() {
