@@ -170,7 +170,8 @@
     X(cuMemcpyBatchAsync, 13000, \
       (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)) \
     X(cuMemPrefetchAsync, 12020, (CUdeviceptr, size_t, CUmemLocation, unsigned int, CUstream)) \
-    X(cuMemAdvise, 12020, (CUdeviceptr, size_t, CUmem_advise, CUmemLocation))
+    X(cuMemAdvise, 12020, (CUdeviceptr, size_t, CUmem_advise, CUmemLocation)) \
+    X(cuFuncGetParamInfo, 12040, (CUfunction, size_t, size_t *, size_t *))
 
 #ifndef CUDA_VERSION
 typedef int CUresult, CUdevice, CUdevice_attribute, CUdriverProcAddressQueryResult, CUjit_option, CUmemPool_attribute;

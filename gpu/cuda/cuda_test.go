@@ -306,6 +306,19 @@ func TestOutOfMemorySaysHowMuchThereIs(t *testing.T) {
 	require.NoError(t, device.Free(driver.Plain, memory))
 }
 
+// Other processes may have taken all of a device's memory; then its context cannot be, and nobody can be asked how much is free.
+func TestADeviceWithoutMemoryCannotBeOpened(t *testing.T) {
+	for _, function := range []string{"cuDevicePrimaryCtxRetain", "cuMemPoolCreate"} {
+		d, library := openFake(t)
+		library.Fail(function, 1, 2)
+		_, err := d.Open(0)
+		fails(t, err, status.OutOfMemory, "device 0: cannot be opened", function, "CUDA_ERROR_OUT_OF_MEMORY (2)")
+		library.Fail("", 0, 0)
+		_, err = d.Open(0)
+		require.NoError(t, err)
+	}
+}
+
 // What leaves a context without use is in cuda.h's own words.
 func TestLostDevicesAreThoseOfTheHeader(t *testing.T) {
 	header, err := os.ReadFile("../../build/cuda-headers/nvidia/cu13/include/cuda.h")
@@ -578,14 +591,13 @@ func TestKernels(t *testing.T) {
 	for _, wrong := range []driver.Launch{{Function: kernel, Threads: 1}, {Function: kernel, Blocks: 1}} {
 		fails(t, device.Launch(0, &wrong), status.InvalidArgument)
 	}
-	require.Zero(t, library.Calls())
-	for _, wrong := range []driver.Launch{
-		{Function: kernel, Blocks: 1, Threads: 1, Parameter: make([]byte, 8)},
-		{Function: kernel, Blocks: 1, Threads: 1},
-		{Function: kernel, Blocks: 1, Threads: 1025, Parameter: make([]byte, 24)},
-	} {
-		fails(t, device.Launch(0, &wrong), status.InvalidArgument, "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE (1)")
+	for _, bytes := range []int{0, 8, 25} { // a driver would read 24
+		wrong := driver.Launch{Function: kernel, Blocks: 1, Threads: 1, Parameter: make([]byte, bytes)}
+		fails(t, device.Launch(0, &wrong), status.InvalidArgument, "parameters of 24 bytes, not "+itoa(bytes))
 	}
+	require.Zero(t, library.Calls())
+	wrong := driver.Launch{Function: kernel, Blocks: 1, Threads: 1025, Parameter: make([]byte, 24)}
+	fails(t, device.Launch(0, &wrong), status.InvalidArgument, "cuLaunchKernel: CUDA_ERROR_INVALID_VALUE (1)")
 	require.NoError(t, device.UnloadModule(module))
 	fails(t, device.UnloadModule(module), status.InvalidHandle)
 	fails(t, device.Launch(0, &launch), status.InvalidHandle, "is not a kernel of this device")

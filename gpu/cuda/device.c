@@ -416,13 +416,26 @@ mmsb__cuda_outcome_t mmsb__cuda_unload_module(mmsb__cuda_device_t *device, uintp
     CALL(cuModuleUnload, (CUmodule)module);
 }
 
-mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function) {
-    CALL(cuModuleGetFunction, (CUfunction *)function, (CUmodule)module, name);
+mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function,
+                                         size_t *parameter_bytes) {
+    const mmsb__cuda_table_t *cuda = device->cuda;
+    mmsb__cuda_outcome_t outcome = enter(device);
+    if (outcome.code != CUDA_SUCCESS)
+        return outcome;
+    *parameter_bytes = MMSB__CUDA_NOT_TOLD;
+    if (TRY(cuda, cuModuleGetFunction, (CUfunction *)function, (CUmodule)module, name) && cuda->cuFuncGetParamInfo != NULL) {
+        size_t offset, size, end = 0, index = 0;
+        while (TRY(cuda, cuFuncGetParamInfo, (CUfunction)*function, index++, &offset, &size))
+            end = offset + size;
+        *parameter_bytes = end;
+        if (outcome.code == CUDA_ERROR_INVALID_VALUE) /* there are no more */
+            outcome = succeeded();
+    }
+    return leave(device, outcome);
 }
 
 mmsb__cuda_outcome_t mmsb__cuda_launch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t function, uint32_t blocks,
                                        uint32_t threads, uint32_t shared, const void *parameter, size_t parameter_bytes) {
-    /* Given with its size, so that the driver sees when it is not the kernel's. */
     void *given[] = {(void *)CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT, (void *)parameter, (void *)CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
                      &parameter_bytes, (void *)CU_LAUNCH_PARAM_END_AS_INT};
     CALL(cuLaunchKernel, (CUfunction)function, blocks, 1, 1, threads, 1, 1, shared, (CUstream)stream, NULL,

@@ -93,7 +93,7 @@ func (d *device) failed(outcome C.mmsb__cuda_outcome_t, format string, asked ...
 		d.lost.CompareAndSwap(nil, &lost)
 	case status.OutOfMemory:
 		var free, total C.size_t
-		if C.mmsb__cuda_memory_info(d.c, &free, &total).code == C.CUDA_SUCCESS {
+		if d.c != nil && C.mmsb__cuda_memory_info(d.c, &free, &total).code == C.CUDA_SUCCESS { // else it was not opened
 			err.Text += fmt.Sprintf("; %d of %d bytes are free", uint64(free), uint64(total))
 		}
 	case status.Unsupported:

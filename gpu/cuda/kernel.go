@@ -149,9 +149,9 @@ func (d *device) UnloadModule(module driver.Module) error {
 		return d.refuse(status.InvalidHandle, "%#x is not a module of this device", module)
 	}
 	if err == nil {
-		d.functions.Range(func(function, of any) bool {
-			if of == held {
-				d.functions.Delete(function)
+		d.functions.Range(func(handle, of any) bool {
+			if of.(function).module == held {
+				d.functions.Delete(handle)
 			}
 			return true
 		})
@@ -171,25 +171,37 @@ func (d *device) Function(module driver.Module, name string) (driver.Function, e
 	}
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
-	var function C.uintptr_t
-	if outcome := C.mmsb__cuda_function(d.c, C.uintptr_t(module), text, &function); outcome.code != C.CUDA_SUCCESS {
+	var handle C.uintptr_t
+	var bytes C.size_t
+	if outcome := C.mmsb__cuda_function(d.c, C.uintptr_t(module), text, &handle, &bytes); outcome.code != C.CUDA_SUCCESS {
 		return 0, d.failed(outcome, "cannot find kernel %q", name)
 	}
-	d.functions.Store(uintptr(function), held)
-	return driver.Function(function), nil
+	d.functions.Store(uintptr(handle), function{held, bytes})
+	return driver.Function(handle), nil
 }
 
-// holdFunction keeps the module of a function for the length of a call.
-func (d *device) holdFunction(function driver.Function) (*object, error) {
-	if found, known := d.functions.Load(uintptr(function)); known {
+// function is a kernel of a module. A driver that is told of fewer bytes than its parameters take reads on behind them.
+type function struct {
+	module         *object
+	parameterBytes C.size_t
+}
+
+// holdFunction keeps the module of a launch's function for the length of a call.
+func (d *device) holdFunction(launch *driver.Launch) (*object, error) {
+	if known, _ := d.functions.Load(uintptr(launch.Function)); known != nil {
+		found := known.(function)
+		if bytes := len(launch.Parameter); found.parameterBytes != C.MMSB__CUDA_NOT_TOLD && found.parameterBytes != C.size_t(bytes) {
+			return nil, d.refuse(status.InvalidArgument, "kernel %#x has parameters of %d bytes, not %d", launch.Function,
+				found.parameterBytes, bytes)
+		}
 		// Another module may have the handle of one that was unloaded just now.
-		held := d.modules.hold(found.(*object).handle)
-		if held == found {
+		held := d.modules.hold(found.module.handle)
+		if held == found.module {
 			return held, nil
 		}
 		held.release()
 	}
-	return nil, d.refuse(status.InvalidHandle, "%#x is not a kernel of this device", function)
+	return nil, d.refuse(status.InvalidHandle, "%#x is not a kernel of this device", launch.Function)
 }
 
 // Launch queues a kernel.
@@ -203,7 +215,7 @@ func (d *device) Launch(stream driver.Stream, launch *driver.Launch) error {
 		return d.refuse(status.InvalidArgument, "launch has %d blocks of %d threads, at least 1 of each is needed", launch.Blocks,
 			launch.Threads)
 	}
-	heldModule, err := d.holdFunction(launch.Function)
+	heldModule, err := d.holdFunction(launch)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,10 @@ mmsb__cuda_outcome_t mmsb__cuda_advise(mmsb__cuda_device_t *device, uintptr_t ad
 mmsb__cuda_outcome_t mmsb__cuda_load_module(mmsb__cuda_device_t *device, const void *image, uintptr_t *module, char *log,
                                             size_t log_bytes);
 mmsb__cuda_outcome_t mmsb__cuda_unload_module(mmsb__cuda_device_t *device, uintptr_t module);
-mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function);
+/* *parameter_bytes = what its parameters take, or MMSB__CUDA_NOT_TOLD where the driver does not tell. */
+#define MMSB__CUDA_NOT_TOLD SIZE_MAX
+mmsb__cuda_outcome_t mmsb__cuda_function(mmsb__cuda_device_t *device, uintptr_t module, const char *name, uintptr_t *function,
+                                         size_t *parameter_bytes);
 mmsb__cuda_outcome_t mmsb__cuda_launch(mmsb__cuda_device_t *device, uintptr_t stream, uintptr_t function, uint32_t blocks,
                                        uint32_t threads, uint32_t shared, const void *parameter, size_t parameter_bytes);
 

@@ -1455,6 +1455,16 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const
     return end(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size) {
+    BEGIN_IN_CONTEXT(cuFuncGetParamInfo);
+    (void)context;
+    if (index > 0)
+        return end(CUDA_ERROR_INVALID_VALUE);
+    *offset = 0;
+    *size = function->kernel->parameter_bytes;
+    return end(CUDA_SUCCESS);
+}
+
 static void known_function(CUfunction handle) {
     for (CUmodule module = modules; module != NULL; module = module->next) {
         for (CUfunction function = module->functions; function != NULL; function = function->next) {
