@@ -140,6 +140,9 @@ func Memory(address uintptr, length uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(nil), address)), length)
 }
 
+// LoadSize reads a page's size without its lock.
+func (r *Record) LoadSize() uint64 { return loadUint64(&r.Size) }
+
 // LoadState reads a record's state.
 func (r *Record) LoadState() uint64 { return loadUint64(&r.State) }
 

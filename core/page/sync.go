@@ -1,9 +1,13 @@
 package page
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"libmmsb/core/abi"
 	"libmmsb/core/journal"
 	"libmmsb/core/lasterror"
+	"libmmsb/core/parallel"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
@@ -13,13 +17,15 @@ import (
 // Pages in step between the host and devices.
 
 const (
-	// A sync has locked at most so many pages, or bytes if that is less, and one group more.
+	// A share of a sync has locked at most so many pages, or bytes if that is less, and one group more.
 	syncPages = 1024
 	syncBytes = 16 << 20
 	// A group is what is locked and planned while those before it move; nothing moves before the first, which is smaller.
 	groupPages = 64
 	groupBytes = 256 << 10
 	firstPages = 16
+	// A processor gets so many bytes at least: what two of them share in less time than it takes to wake one is no gain.
+	shareBytes = 1 << 20
 )
 
 // Direction says which newer bytes a sync moves.
@@ -82,13 +88,31 @@ func hasEnded(code status.Code) bool {
 	return code == status.StaleHandle || code == status.InvalidHandle
 }
 
+// run shares the pages out: each share packs, moves and unpacks by itself, and waits for a lock only when it has none.
 func (s *syncing) run() {
 	s.bad = len(s.pages)
-	waiting := make([]int, 0, len(s.pages))
-	for i := range s.pages {
+	bytes := uint64(0)
+	for _, page := range s.pages {
+		bytes += native.RecordAt(native.Index(page)).LoadSize()
+	}
+	shares := min(parallel.Shares(bytes, shareBytes), len(s.pages))
+	parallel.Do(shares, func(share int) {
+		s.share(len(s.pages)*share/shares, len(s.pages)*(share+1)/shares)
+	})
+	if s.lost { // the next call finds the pages where they go on
+		for _, page := range s.pages {
+			_, _ = goOn(page)
+		}
+	}
+}
+
+// share brings the pages from first to before end in step.
+func (s *syncing) share(first, end int) {
+	waiting := make([]int, 0, end-first)
+	for i := first; i < end; i++ {
 		switch err := s.toDevice(i); {
 		case s.cancelled():
-			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))
+			s.cancel(i)
 		case err != nil:
 			s.failed(i, err)
 		default:
@@ -97,11 +121,6 @@ func (s *syncing) run() {
 	}
 	for len(waiting) > 0 {
 		waiting = s.batch(waiting)
-	}
-	if s.lost { // the next call finds the pages where they go on
-		for _, page := range s.pages {
-			_, _ = goOn(page)
-		}
 	}
 }
 
@@ -112,28 +131,36 @@ type syncing struct {
 	codes     []int32
 	work      *ticket.Work
 	mayEnd    bool // pages that have ended are no failure
-	done      int
-	lost      bool // a device was lost
-	bad       int
-	err       error
+	done      atomic.Int64
+
+	mutex sync.Mutex // of what follows
+	lost  bool       // a device was lost
+	bad   int
+	err   error
 }
 
 func (s *syncing) cancelled() bool { return s.work != nil && s.work.Cancelled() }
 
+func (s *syncing) cancel(i int) {
+	s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done.Load(), len(s.pages)))
+}
+
 func (s *syncing) failed(i int, err error) {
+	s.mutex.Lock()
 	if i < s.bad && !(s.mayEnd && hasEnded(status.CodeOf(err))) {
 		s.bad, s.err = i, err
 	}
-	s.ended(i, err)
+	s.lost = s.lost || status.CodeOf(err) == status.DeviceLost
+	s.mutex.Unlock()
+	s.ended(i, status.CodeOf(err))
 }
 
-func (s *syncing) ended(i int, err error) {
-	s.lost = s.lost || status.CodeOf(err) == status.DeviceLost
+func (s *syncing) ended(i int, code status.Code) {
 	if s.codes != nil {
-		s.codes[i] = int32(status.CodeOf(err))
+		s.codes[i] = int32(code)
 	}
-	if s.done++; s.work != nil {
-		s.work.Progress(uint64(s.done))
+	if done := s.done.Add(1); s.work != nil {
+		s.work.Progress(uint64(done))
 	}
 }
 
@@ -183,7 +210,7 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		if err != nil {
 			s.failed(at[n], err)
 		} else {
-			s.ended(at[n], nil)
+			s.ended(at[n], status.OK)
 		}
 		held--
 		heldBytes -= locked[n].Record.Size
@@ -192,7 +219,7 @@ func (s *syncing) batch(waiting []int) (left []int) {
 	group, most, bytes := make([]*residency.Page, 0, groupPages), firstPages, uint64(0)
 	for n, i := range waiting {
 		if s.cancelled() {
-			s.failed(i, status.Errorf(status.Cancelled, "cancelled after %d of %d pages", s.done, len(s.pages)))
+			s.cancel(i)
 			continue
 		}
 		if held == syncPages || heldBytes >= syncBytes {

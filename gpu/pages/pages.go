@@ -12,6 +12,7 @@ import (
 	"libmmsb/core/abi"
 	"libmmsb/core/log"
 	"libmmsb/core/page"
+	"libmmsb/core/parallel"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/gpu/devices"
@@ -170,7 +171,7 @@ func (d *device) take() (*lane, error) {
 func (d *device) takeToCarry(first bool) (l *lane, err error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if l = d.idleLane(); l == nil && (first || len(d.lanes) < mostLanes) {
+	if l = d.idleLane(); l == nil && (first || len(d.lanes) < mostLanes+2*parallel.Most()) {
 		l, err = d.openLane()
 	}
 	if l != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"libmmsb/core/parallel"
 	"libmmsb/core/residency"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/kernels"
@@ -60,10 +61,21 @@ type carrier struct {
 const (
 	mostSteps  = 3
 	enoughToDo = 2 // steps on their way
+	// shareBytes is what a processor gets at least of a list, in whole shareAlignments.
+	shareBytes     = 2 << 20
+	shareAlignment = 4 << 10
 )
 
 // Carry is residency.Devices'.
 func (c *context) Carry(ordinal int32, toDevice bool) (residency.Carrier, error) {
+	carried, err := c.carry(ordinal, toDevice)
+	if err != nil {
+		return nil, err
+	}
+	return carried, nil
+}
+
+func (c *context) carry(ordinal int32, toDevice bool) (*carrier, error) {
 	d, err := c.device(ordinal)
 	if err != nil {
 		return nil, err
@@ -93,6 +105,13 @@ func (c *carrier) add(list []residency.Transfer) error {
 	if !slices.IsSortedFunc(list, byAddress) { // what lies together comes together
 		slices.SortFunc(list, byAddress)
 	}
+	if shares := parallel.Shares(bytesIn(list), shareBytes); shares > 1 {
+		return c.addShares(list, shares)
+	}
+	return c.addAlone(list)
+}
+
+func (c *carrier) addAlone(list []residency.Transfer) error {
 	for len(list) > 0 {
 		if err := c.fill(); err != nil {
 			return err
@@ -119,6 +138,58 @@ func (c *carrier) add(list []residency.Transfer) error {
 		return c.begin()
 	}
 	return nil
+}
+
+// addShares moves a list that is long enough for several processors, each with lanes of its own, and returns when it has moved.
+func (c *carrier) addShares(list []residency.Transfer, shares int) error {
+	if err := c.finish(); err != nil { // what moves is counted in its order
+		return err
+	}
+	size := bytesIn(list)
+	parts := make([][]residency.Transfer, shares)
+	for i := range shares - 1 {
+		parts[i], list = cut(list, size/uint64(shares)&^(shareAlignment-1))
+	}
+	parts[shares-1] = list
+	failures := make([]error, shares)
+	parallel.Do(shares, func(i int) {
+		part, err := c.carry(c.ordinal, c.toDevice)
+		if err == nil {
+			part.err = part.addAlone(parts[i])
+			err = part.End()
+		}
+		failures[i] = err
+	})
+	if err := cmp.Or(failures...); err != nil {
+		return err
+	}
+	c.moved += size
+	return nil
+}
+
+func bytesIn(list []residency.Transfer) (bytes uint64) {
+	for i := range list {
+		bytes += uint64(len(list[i].Host))
+	}
+	return bytes
+}
+
+// cut divides a list behind so many bytes.
+func cut(list []residency.Transfer, bytes uint64) (first, rest []residency.Transfer) {
+	for i := range list {
+		if length := uint64(len(list[i].Host)); length <= bytes {
+			bytes -= length
+			continue
+		}
+		first, rest = list[:i:i], list[i:]
+		if bytes > 0 {
+			whole := list[i]
+			first = append(first, residency.Transfer{Device: whole.Device, Host: whole.Host[:bytes:bytes]})
+			rest = append([]residency.Transfer{{Device: whole.Device + uintptr(bytes), Host: whole.Host[bytes:]}}, rest[1:]...)
+		}
+		return first, rest
+	}
+	return list, nil
 }
 
 // fill sees to it that there is a step to pack.
@@ -166,8 +237,8 @@ func (c *carrier) endOldest() error {
 // Moved is residency.Carrier's.
 func (c *carrier) Moved() uint64 { return c.moved }
 
-// End is residency.Carrier's. What was queued before an error is done, too, when it returns.
-func (c *carrier) End() error {
+// finish returns when everything that was queued is done, an error or not.
+func (c *carrier) finish() error {
 	if c.filling != nil && c.err == nil {
 		c.err = c.begin()
 	}
@@ -176,6 +247,12 @@ func (c *carrier) End() error {
 			c.err = err
 		}
 	}
+	return c.err
+}
+
+// End is residency.Carrier's. What was queued before an error is done, too, when it returns.
+func (c *carrier) End() error {
+	c.err = c.finish()
 	for _, l := range c.taken {
 		c.giveBack(l)
 	}
