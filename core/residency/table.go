@@ -4,7 +4,7 @@ import "sync"
 
 // table is what is known of some records or regions, by number.
 type table[T any] struct {
-	sync.Mutex
+	sync.RWMutex
 	of map[uint32]T
 }
 
@@ -28,8 +28,8 @@ func (t *table[T]) expect(numbers uint64) {
 
 // get is what is known; the zero value where nothing is.
 func (t *table[T]) get(number uint32) T {
-	t.Lock()
-	defer t.Unlock()
+	t.RLock()
+	defer t.RUnlock()
 	return t.of[number]
 }
 

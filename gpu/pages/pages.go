@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"libmmsb/core/abi"
@@ -64,7 +65,7 @@ const (
 	// mostLanes is how many calls work on the pages of a device at a time, beside carriers; others wait.
 	mostLanes = 4
 	// stagingBytes is what goes to or from a device at a time.
-	stagingBytes = 1 << 20
+	stagingBytes = 2 << 20
 )
 
 // device is one of them, with lanes that calls take turns with.
@@ -79,6 +80,7 @@ type device struct {
 	idle  []*lane
 	// Lanes that carriers have. While a call has one it may need another, so that it waits for none that carriers keep.
 	carried int
+	moving  atomic.Int32 // steps of carriers that are on their way
 }
 
 // lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory

@@ -60,7 +60,7 @@ type carrier struct {
 
 const (
 	mostSteps  = 3
-	enoughToDo = 2 // steps on their way
+	enoughToDo = 2 // steps on their way on the device
 	// shareBytes is what a processor gets at least of a list, in whole shareAlignments.
 	shareBytes     = 2 << 20
 	shareAlignment = 4 << 10
@@ -134,7 +134,7 @@ func (c *carrier) addAlone(list []residency.Transfer) error {
 			return err
 		}
 	}
-	if c.filling != nil && len(c.going) < enoughToDo {
+	if c.filling != nil && c.moving.Load() < enoughToDo {
 		return c.begin()
 	}
 	return nil
@@ -216,6 +216,7 @@ func (c *carrier) fill() error {
 func (c *carrier) begin() error {
 	s := c.filling
 	c.filling, c.going = nil, append(c.going, s)
+	c.moving.Add(1)
 	return s.begin(c.device, c.threshold)
 }
 
@@ -224,7 +225,9 @@ func (c *carrier) endOldest() error {
 	s := c.going[0]
 	c.going = slices.Delete(c.going, 0, 1)
 	size := s.size
-	if err := s.end(); err != nil {
+	err := s.end()
+	c.moving.Add(-1)
+	if err != nil {
 		return err
 	}
 	c.idle = append(c.idle, s)
