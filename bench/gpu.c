@@ -45,7 +45,7 @@ static void done(const ranges_t *r) {
 
 LOOP(ours_fill, mmsb_stream_fill(r->stream, r->to, (uint8_t)i, r->size))
 LOOP(ours_compare, mmsb_stream_compare(r->stream, r->to, r->a, r->b, r->size))
-LOOP(ours_differences, mmsb_stream_differences(r->stream, r->mask, r->a, r->b, r->size))
+LOOP(ours_differences, mmsb_stream_differences(r->stream, r->changed, r->a, r->b, r->size))
 LOOP(ours_difference, mmsb_stream_difference(r->stream, r->difference, r->a, r->b, r->size))
 LOOP(ours_checksum, mmsb_stream_checksum(r->stream, r->sums, r->a, r->size, PART))
 LOOP(ours_merge_bytes, mmsb_stream_merge(r->stream, r->to, r->b, MMSB_DELTA_DENSE_BYTES, r->a, r->size, r->changed))

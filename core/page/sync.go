@@ -130,8 +130,8 @@ type syncing struct {
 	device    int32
 	codes     []int32
 	work      *ticket.Work
-	mayEnd    bool // pages that have ended are no failure
-	done      atomic.Int64
+	mayEnd    bool         // pages that have ended are no failure
+	done      atomic.Int64 // pages, of asynchronous work
 
 	mutex sync.Mutex // of what follows
 	lost  bool       // a device was lost
@@ -159,8 +159,8 @@ func (s *syncing) ended(i int, code status.Code) {
 	if s.codes != nil {
 		s.codes[i] = int32(code)
 	}
-	if done := s.done.Add(1); s.work != nil {
-		s.work.Progress(uint64(done))
+	if s.work != nil {
+		s.work.Progress(uint64(s.done.Add(1)))
 	}
 }
 

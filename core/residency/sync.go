@@ -145,8 +145,9 @@ type travel struct {
 
 func (w *oneWay) add(pages []numbered) {
 	travels := make([]travel, 0, len(pages))
-	for _, n := range pages {
-		both, err := n.ready(w.toDevice, w.wins)
+	for i, both := range pairsOf(pages) {
+		n := pages[i]
+		both, err := n.ready(both, w.toDevice, w.wins)
 		if err != nil || both == nil {
 			w.told(n, err)
 			continue
@@ -213,9 +214,15 @@ func (w *oneWay) arrive() {
 	if w.carrier != nil {
 		moved = w.carrier.Moved()
 	}
+	var bytes, ranges uint64
 	for ; count < len(w.going) && w.going[count].until <= moved; count++ {
-		w.going[count].arrived(w.toDevice)
-		w.told(w.going[count].numbered, nil)
+		t := &w.going[count]
+		bytes, ranges = bytes+t.bytes, ranges+t.ranges
+		t.arrived(w.toDevice)
+		w.told(t.numbered, nil)
+	}
+	if bytes > 0 {
+		w.of.count(w.toDevice, bytes, ranges)
 	}
 	w.going = slices.Delete(w.going, 0, count)
 }
@@ -232,8 +239,21 @@ func (w *oneWay) end(err error) {
 	w.carrier, w.given, w.going = nil, 0, w.going[:0]
 }
 
-// ready is what is known of a page before bytes of it go one way; nil where none can.
-func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
+// pairsOf is what is known of pages that may be in two places; those of a context are looked up at once.
+func pairsOf(pages []numbered) []*pair {
+	pairs := make([]*pair, 0, len(pages))
+	indices := make([]uint32, 0, len(pages))
+	for i, n := range pages {
+		if indices = append(indices, n.Index); i+1 == len(pages) || pages[i+1].Residency != n.Residency {
+			pairs = append(pairs, n.pairs.getAll(indices)...)
+			indices = indices[:0]
+		}
+	}
+	return pairs
+}
+
+// ready is what is known of a page before bytes of it go one way: both, which was looked up before; nil where none can.
+func (p *Page) ready(both *pair, toDevice bool, wins Direction) (*pair, error) {
 	if err := p.Present(); err != nil {
 		return nil, err
 	}
@@ -241,8 +261,9 @@ func (p *Page) ready(toDevice bool, wins Direction) (both *pair, err error) {
 		if _, err := p.newest(p.Index); err != nil {
 			return nil, err
 		}
+		both = p.pairs.get(p.Index)
 	}
-	if both = p.pairs.get(p.Index); both != nil {
+	if both != nil {
 		if err := p.keep(p.Index, both); err != nil {
 			return nil, err
 		}
@@ -279,7 +300,6 @@ func (t *travel) plan(toDevice bool, list []Transfer) []Transfer {
 
 // arrived notes that both sides have what was newer on one.
 func (t *travel) arrived(toDevice bool) {
-	t.count(toDevice, t.bytes, t.ranges)
 	if toDevice {
 		t.both.host = t.both.host[:0]
 	} else {

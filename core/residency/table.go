@@ -33,6 +33,17 @@ func (t *table[T]) get(number uint32) T {
 	return t.of[number]
 }
 
+// getAll is get of many.
+func (t *table[T]) getAll(numbers []uint32) []T {
+	values := make([]T, len(numbers))
+	t.RLock()
+	defer t.RUnlock()
+	for i, number := range numbers {
+		values[i] = t.of[number]
+	}
+	return values
+}
+
 // take is get, and nothing is known any more.
 func (t *table[T]) take(number uint32) T {
 	t.Lock()

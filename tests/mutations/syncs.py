@@ -11,6 +11,7 @@ RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 TOGETHER = "^TestSmallRangesComeTogether$"
+SHARES = "^(TestProcessorsShareASync|TestAShareOfASyncFails|TestAListIsCut)$"
 MANY_FAIL = "^TestAStepOfManyFails$"
 BESIDE = "^TestSyncsThatReadPagesBesideOthers$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
@@ -28,15 +29,35 @@ ADVICE = "^TestAdviceStaysWithThePage$"
 
 SYNCS = Go(
     name="syncs",
-    folders=("core/residency", "core/page", "core/persist", "gpu/pages"),
+    folders=("core/residency", "core/page", "core/persist", "core/parallel", "gpu/pages"),
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
-        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
+        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
         NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
+        Mutant(
+            "share-left-out", "a processor leaves out a part of what is shared",
+            "Do", "i = next.Add(1) - 1 {", "i = next.Add(2) - 1 {",
+            mode=SHARES,
+        ),
+        Mutant(
+            "cut-in-place", "the second part of a range goes to where the first one went",
+            "cut", "whole.Device + uintptr(bytes)", "whole.Device",
+            mode=SHARES,
+        ),
+        Mutant(
+            "shares-overtake", "what processors share counts as moved before what was on its way before it",
+            "addShares", "err := c.finish(); err != nil", "err := c.err; err != nil",
+            mode=SHARES,
+        ),
+        Mutant(
+            "share-fails-unseen", "nobody learns that a share has failed",
+            "addShares", "failures[i] = err", "_ = err",
+            mode=SHARES,
+        ),
         Mutant(
             "partly-not-brought", "a change covers a range in part that is newer on the device, and nobody brings the rest",
             "bringFor", "err == nil && p.device.Overlaps(first, end)", "false",
@@ -112,7 +133,7 @@ SYNCS = Go(
         ),
         Mutant(
             "group-by-group", "each group is a step of its own, also while others are on their way",
-            "carrier.add", "c.filling != nil && len(c.going) < enoughToDo", "c.filling != nil", mode=TOGETHER,
+            "carrier.addAlone", "c.filling != nil && c.moving.Load() < enoughToDo", "c.filling != nil", mode=TOGETHER,
         ),
         Mutant(
             "targets-fall", "a kernel gets what groups have brought in an order that it does not take",
@@ -128,7 +149,7 @@ SYNCS = Go(
         ),
         Mutant(
             "last-step-not-begun", "what was packed last never moves, and is said to be there",
-            "carrier.End", "c.filling != nil && c.err == nil", "false", mode=TOGETHER,
+            "carrier.finish", "c.filling != nil && c.err == nil", "false", mode=TOGETHER,
         ),
         Mutant(
             "queue-forgets-failures", "a page whose sync failed does not wait on",
