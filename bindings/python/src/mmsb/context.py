@@ -341,7 +341,8 @@ class Context(Closable):
         """Creates a page over the memory of an object, without a copy.
 
         memory: an object with the buffer protocol (NumPy array, bytearray, mmap), with __dlpack__ (PyTorch, JAX, CuPy),
-        __array_interface__ or __cuda_array_interface__, or a capsule of DLPack. Its items must lie one behind the other, in any
+        __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or __arrow_c_array__ (pyarrow: read_only), or a
+        capsule of DLPack. Its items must lie one behind the other, in any
         order of the dimensions, in memory of the host or of a device of the context.
 
         The page keeps the object until the page ends. A restore that has the page's id writes into the object.
