@@ -215,3 +215,8 @@ with mmsb.Context() as ctx:
 print("done")
 """
     assert run("-c", program) == "done\n"
+
+
+def test_state_takes_arrays_on_a_device() -> None:
+    said = run(str(ROOT / "tests/gpu/frameworks.py"), "interfaces_are_filled", "numba_and_pages")
+    assert said == "ok      interfaces_are_filled\nok      numba_and_pages\n2 passed, 0 failed\n"
