@@ -245,7 +245,10 @@ class Context(Closable):
         """
         found = self._finalizer()
         if found is not None:
-            raise found
+            try:
+                raise found
+            finally:
+                del found  # its traceback has this frame
 
     def __repr__(self) -> str:
         try:
@@ -1325,9 +1328,12 @@ class Context(Closable):
 
     def _check(self, status: int, index: int | None = None) -> None:
         if status:
-            error = failure(status)
-            error.index = index
-            raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
+            raise self._failure(status, index)
+
+    def _failure(self, status: int, index: int | None) -> MMSBError:
+        error = failure(status)
+        error.index = index
+        return ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
     def _run(self, work: Work[T], timeout: float | None, tries: bool = True) -> T:
         try:
