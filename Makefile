@@ -528,6 +528,7 @@ test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(STAMPS)/ve
 	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
+	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/gpu/frameworks.py
 
 $(STAMPS)/cuda-sanitizer: tools/requirements/cuda-sanitizer.txt $(STAMPS)/venv
 	@rm -rf build/cuda/sanitizer

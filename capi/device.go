@@ -19,6 +19,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
+	"libmmsb/gpu/cuda"
 	"libmmsb/gpu/devices"
 	"libmmsb/gpu/driver"
 	gpupages "libmmsb/gpu/pages"
@@ -325,6 +326,12 @@ func mmsbgo_stream_after(h C.mmsb_stream_t, of C.mmsb_ticket_t) (code C.mmsb_sta
 func mmsbgo_stream_after_native(h C.mmsb_stream_t, native C.uintptr_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error { return s.Follow(uintptr(native)) })
+}
+
+//export mmsbgo_event_await
+func mmsbgo_event_await(ordinal C.int32_t, event C.uintptr_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(cuda.AwaitEvent(int(ordinal), uintptr(event)))
 }
 
 // Blocks.

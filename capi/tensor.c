@@ -117,6 +117,14 @@ mmsb_status_t mmsb_tensor_to_arrow(void *tensor, int32_t versioned, struct Arrow
     return mmsb__tensor_to_arrow(tensor, versioned, array, schema);
 }
 
+mmsb_status_t mmsb_tensor_from_arrow(struct ArrowDeviceArray *array, struct ArrowSchema *schema, void **tensor) {
+    DOOR_ENTER();
+    DOOR_POINTER(array);
+    DOOR_POINTER(schema);
+    DOOR_POINTER(tensor);
+    return mmsb__tensor_from_arrow(array, schema, mmsbgo_event_await, tensor);
+}
+
 /* Python's own functions are in the process that has a capsule. */
 void mmsb_tensor_capsule_end(void *capsule) {
     int (*is_valid)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");

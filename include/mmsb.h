@@ -2974,6 +2974,21 @@ struct ArrowDeviceArray {
 MMSB_API mmsb_status_t mmsb_tensor_to_arrow(void *tensor, int32_t versioned, struct ArrowDeviceArray *array,
                                             struct ArrowSchema *schema);
 
+/* Makes a tensor of an Arrow array of any library, without a copy, as mmsb_tensor_to_arrow makes the other: *tensor is a
+ * DLManagedTensorVersioned that nobody may write, for mmsb_page_adopt_tensor and others. On success the array has moved into it,
+ * so that array->array.release is NULL, and the schema is released; the deleter calls the array's release, once, on whichever
+ * thread calls it. A failed call leaves both as they were.
+ * Items are integers of 8 to 64 and floats of 16 to 64 bits, or bytes as one item ("w:N", a dimension of N bytes); a list of a
+ * fixed size ("+w:N") is a dimension. Nulls, dictionaries, bools (eight in a byte) and all other formats are refused. Where
+ * nobody has counted the nulls (null_count -1), a bitmap in host memory is read. Of an array without a device, fill an
+ * ArrowDeviceArray with it, ARROW_DEVICE_CPU and -1. sync_event: NULL, or a pointer to an event of CUDA (CUevent), which the call
+ * waits for.
+ * Errors: as mmsb_tensor_info; MMSB_E_INVALID_ARGUMENT (released, wrong numbers of buffers or children, device_id),
+ * MMSB_E_UNSUPPORTED (see above), MMSB_E_INVALID_SIZE (no items, a child that is too short), MMSB_E_OUT_OF_MEMORY; with
+ * sync_event MMSB_E_NO_DEVICE, MMSB_E_INVALID_HANDLE (no event), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: until
+ * the event. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_tensor_from_arrow(struct ArrowDeviceArray *array, struct ArrowSchema *schema, void **tensor);
+
 /* The destructor of a capsule of Python (PyCapsule_Destructor). It holds a tensor under the name "dltensor_versioned" or
  * "dltensor": calls the deleter, unless a consumer has renamed the capsule. Or it holds a struct of Arrow in memory of
  * PyMem_RawCalloc under the name "arrow_schema", "arrow_array" or "arrow_device_array": releases it, unless a consumer has moved

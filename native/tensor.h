@@ -69,6 +69,11 @@ void mmsb__tensor_delete(void *tensor, int versioned);
 
 /* native/arrow.c. array may be NULL: it has the tensor from then on. */
 mmsb_status_t mmsb__tensor_to_arrow(void *tensor, int versioned, struct ArrowDeviceArray *array, struct ArrowSchema *schema);
+/* Waits for an event of the driver's on a device. */
+typedef mmsb_status_t (*mmsb__await_event_t)(int32_t device, uintptr_t event);
+/* The tensor has the array from then on, and the schema is released. */
+mmsb_status_t mmsb__tensor_from_arrow(struct ArrowDeviceArray *array, struct ArrowSchema *schema, mmsb__await_event_t await,
+                                      void **tensor);
 
 /* Exports whose deleter has run, but whose page another call had, or whose thread was giving adopted memory back and may have
  * held locks. They end with the next call that enters Go or ends a page. */

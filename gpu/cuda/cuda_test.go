@@ -561,6 +561,38 @@ func TestNothingEndsUnderACall(t *testing.T) {
 	require.Equal(t, opened(1), library.Counts())
 }
 
+// Events that others have made, as Arrow's arrays bring them, are waited for, and stay what they are.
+func TestEventsOfOthers(t *testing.T) {
+	d, library := openFake(t)
+	device, err := d.Open(1)
+	require.NoError(t, err)
+	stream, err := device.CreateStream(0)
+	require.NoError(t, err)
+	event, err := device.CreateEvent() // whose it is nobody asks
+	require.NoError(t, err)
+	resume := library.Hold()
+	require.NoError(t, device.RecordEvent(event, stream))
+	foreign := uintptr(event)
+	waited := make(chan error)
+	library.Fail("cuEventSynchronize", 0, 0)
+	go func() { waited <- d.awaitEvent(1, foreign) }()
+	for library.Calls() == 0 {
+		runtime.Gosched()
+	}
+	resume()
+	require.NoError(t, <-waited)
+	require.NoError(t, d.awaitEvent(0, foreign)) // another device's
+	fails(t, d.awaitEvent(0, 0), status.InvalidHandle, "event 0 is none")
+	fails(t, d.awaitEvent(2, foreign), status.NoDevice, "the driver has 2")
+	library.Fail("cuEventSynchronize", 1, 999)
+	fails(t, d.awaitEvent(0, foreign), status.Device, "cannot wait for event 0x")
+	require.NoError(t, device.DestroyEvent(event))
+	require.NoError(t, device.DestroyStream(stream))
+	library.Break(0, 700)
+	fails(t, d.awaitEvent(0, foreign), status.DeviceLost)
+	fails(t, d.awaitEvent(0, foreign), status.DeviceLost)
+}
+
 func TestKernels(t *testing.T) {
 	d, library := openFake(t)
 	device, err := d.Open(0)

@@ -252,6 +252,31 @@ func (d *device) SynchronizeEvent(event driver.Event) error {
 	return d.check(C.mmsb__cuda_synchronize_event(d.c, C.uintptr_t(event)), "cannot wait for event %#x", event)
 }
 
+// AwaitEvent waits for the work before an event that others in the process have made, by the driver's pointer; nothing that is no
+// event may be given. Errors: those of Load and Open, InvalidHandle for 0.
+func AwaitEvent(ordinal int, event uintptr) error {
+	loaded, err := Load()
+	if err != nil {
+		return err
+	}
+	return loaded.awaitEvent(ordinal, event)
+}
+
+func (d *Driver) awaitEvent(ordinal int, event uintptr) error {
+	opened, err := d.Open(ordinal)
+	if err != nil {
+		return err
+	}
+	on := opened.(*device)
+	if err := on.alive(); err != nil {
+		return err
+	}
+	if event == 0 {
+		return on.refuse(status.InvalidHandle, "event 0 is none")
+	}
+	return on.check(C.mmsb__cuda_synchronize_event(on.c, C.uintptr_t(event)), "cannot wait for event %#x", event)
+}
+
 // Wait makes a stream wait for an event, of whichever device.
 func (d *device) Wait(stream driver.Stream, event driver.Event) error {
 	heldEvent, err := d.holdAnyEvent(event)

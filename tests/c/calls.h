@@ -358,6 +358,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_page_export_tensor, MMSB_KIND_PAGE, ORDINARY, (handle, NULL, &a.pointer)) \
     CALL(mmsb_tensor_info, 0, ORDINARY, (&a.tensor, 0, &a.tensor_info)) \
     CALL(mmsb_tensor_to_arrow, 0, ORDINARY, (&a.tensor, 0, NULL, NULL)) \
+    CALL(mmsb_tensor_from_arrow, 0, ORDINARY, (NULL, NULL, &a.pointer)) \
     CALL(mmsb_page_adopt_tensor, MMSB_KIND_CONTEXT, ORDINARY, (handle, &a.tensor, 0, NULL, a.handles))
 
 #define DEFINE_CALL(name, kind, role, arguments) \

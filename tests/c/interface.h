@@ -955,6 +955,7 @@ static const char *const interface_calls[] = {
     "mmsb_tensor_info",
     "mmsb_page_adopt_tensor",
     "mmsb_tensor_to_arrow",
+    "mmsb_tensor_from_arrow",
 };
 
 #endif

@@ -160,3 +160,63 @@ free(kept, 1000, 0, own)
 print("done")
 """
     assert run("-c", program) == "done\n"
+
+
+def test_an_array_of_arrow_comes_with_an_event() -> None:
+    """As cuDF has them: the array's memory is written behind an event, which the adoption waits for."""
+    program = """
+import ctypes, threading, time
+from cuda.bindings import driver
+import mmsb
+
+def call(outcome):
+    assert int(outcome[0]) == 0, outcome
+    return outcome[1] if len(outcome) > 1 else None
+
+call(driver.cuInit(0))
+context = call(driver.cuDevicePrimaryCtxRetain(0))
+call(driver.cuCtxSetCurrent(context))
+memory = int(call(driver.cuMemAlloc(4096)))
+stream, event = call(driver.cuStreamCreate(1)), call(driver.cuEventCreate(2))
+
+# ArrowDeviceArray and ArrowSchema, in words of 8 bytes.
+ends = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint64))
+released = []
+of_array = ends(lambda array: released.append("array") or array.__setitem__(8, 0))
+of_schema = ends(lambda schema: released.append("schema") or schema.__setitem__(7, 0))
+buffers = (ctypes.c_void_p * 2)(None, memory)
+pointer = ctypes.c_void_p(int(event))
+format = ctypes.create_string_buffer(b"C")
+address = ctypes.addressof
+array = (ctypes.c_uint64 * 16)(4096, 0, 0, 2, 0, address(buffers), 0, 0, ctypes.cast(of_array, ctypes.c_void_p).value, 0,
+                               0, 2, address(pointer), 0, 0, 0)
+schema = (ctypes.c_uint64 * 9)(address(format), 0, 0, 0, 0, 0, 0, ctypes.cast(of_schema, ctypes.c_void_p).value, 0)
+new = ctypes.PyDLL(None).PyCapsule_New
+new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+names = b"arrow_schema", b"arrow_device_array"
+
+class Column:
+    def __arrow_c_device_array__(self, requested_schema=None, **more):
+        return new(address(schema), names[0], None), new(address(array), names[1], None)
+
+hold = ctypes.CDLL("libcuda.so.1").fakecuda_hold
+with mmsb.Context() as ctx:
+    hold(1)
+    call(driver.cuMemsetD8Async(memory, 7, 4096, stream))
+    call(driver.cuEventRecord(event, stream))
+    began = time.monotonic()
+    threading.Timer(0.3, hold, (0,)).start()
+    page = ctx.adopt(Column(), read_only=True)
+    assert time.monotonic() - began > 0.25
+    assert page.location == "gpu" and page.read() == bytes([7]) * 4096
+    assert released == ["schema"]
+    page.destroy()
+    assert released == ["schema", "array"]
+print("done")
+"""
+    assert run("-c", program) == "done\n"
+
+
+def test_state_takes_arrays_on_a_device() -> None:
+    said = run(str(ROOT / "tests/gpu/frameworks.py"), "interfaces_are_filled", "numba_and_pages")
+    assert said == "ok      interfaces_are_filled\nok      numba_and_pages\n2 passed, 0 failed\n"

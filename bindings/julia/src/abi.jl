@@ -1731,4 +1731,6 @@ mmsb_tensor_to_arrow(tensor, versioned, array, schema) =
     @ccall libmmsb.mmsb_tensor_to_arrow(
         tensor::Ptr{Cvoid}, versioned::Int32, array::Ptr{Cvoid}, schema::Ptr{Cvoid}
     )::mmsb_status_t
+mmsb_tensor_from_arrow(array, schema, tensor) =
+    @ccall libmmsb.mmsb_tensor_from_arrow(array::Ptr{Cvoid}, schema::Ptr{Cvoid}, tensor::Ptr{Ptr{Cvoid}})::mmsb_status_t
 mmsb_tensor_capsule_end(capsule) = @ccall libmmsb.mmsb_tensor_capsule_end(capsule::Ptr{Cvoid})::Cvoid

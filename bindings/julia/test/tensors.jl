@@ -25,6 +25,7 @@ const TensorOptions, TensorInfo = LibMMSB.mmsb_tensor_options_t, LibMMSB.mmsb_te
     @test resize_page!(state, page.id, 10).size == 10
     @test LibMMSB.mmsb_tensor_info(C_NULL, Int32(1), info) == 10
     @test LibMMSB.mmsb_tensor_to_arrow(C_NULL, Int32(1), C_NULL, C_NULL) == 10
+    @test LibMMSB.mmsb_tensor_from_arrow(C_NULL, C_NULL, tensor) == 10
     LibMMSB.mmsb_tensor_capsule_end(C_NULL)    # nothing
     close(state)
 end

@@ -196,3 +196,180 @@ def test_blocks(pool: str, kind: int) -> None:
         del capsule
     gc.collect()
     assert mmsb.debug_live_objects("tensor") == 0
+
+
+# --------------------------------------------------------------------------------------------------- arrays of others
+
+
+class Host:
+    """What has __arrow_c_array__ only."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        schema, array = self.of.__arrow_c_array__(requested_schema)
+        return schema, array
+
+
+class Device:
+    """What has __arrow_c_device_array__, and as all that have it __arrow_c_array__."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        schema, array = self.of.__arrow_c_device_array__(requested_schema, **more)
+        return schema, array
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        raise AssertionError("the other one is asked")
+
+
+@pytest.mark.parametrize("kind", [Host, Device])
+def test_an_array_is_adopted(ctx: mmsb.Context, kind: Any) -> None:
+    source = ctx.create_page(104)
+    source.write(8, bytes(range(96)))
+    view = source.view("float32", (2, 3, 4), offset=8, write=False)
+    with pytest.raises(mmsb.InvalidStateError, match=r"96 bytes are read-only: adopt it with read_only=True"):
+        ctx.adopt(kind(view))
+    page = ctx.adopt(kind(view), read_only=True)
+    del view
+    assert page.read() == bytes(range(96))
+    assert page.info().read_only
+    with pytest.raises(mmsb.InvalidStateError):
+        page.write(0, b"x")
+    assert pins(source) == (1, 0)
+    page.destroy()
+    assert pins(source) == (0, 0)
+    pages = ctx.adopt_pages([kind(source), kind(source.view("int8", (4, 26)))], read_only=True)
+    assert [page.size for page in pages] == [104, 104]
+    ctx.destroy_pages(pages)
+    assert pins(source) == (0, 0)
+
+
+class Made:
+    """An array that a program has made by hand. It is released once, and says so."""
+
+    release_array = ctypes.CFUNCTYPE(None, POINTER(Array))
+    release_schema = ctypes.CFUNCTYPE(None, POINTER(Schema))
+    new = ctypes.PyDLL(None).PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (c_void_p, c_char_p, c_void_p)
+
+    def __init__(self, numbers: Any, format: bytes = b"l", **fields: Any) -> None:
+        self.numbers, self.released = numbers, 0
+        self.buffers = (c_void_p * 2)(None, ctypes.addressof(numbers))
+        self.ends = self.release_array(self._array_ends), self.release_schema(self._schema_ends)
+        self.schema = Schema(format, b"", release=ctypes.cast(self.ends[1], c_void_p))
+        self.array = DeviceArray(device_id=-1, device_type=1)
+        self.array.array = Array(len(numbers), n_buffers=2, buffers=self.buffers, release=ctypes.cast(self.ends[0], c_void_p))
+        for name, value in fields.items():
+            setattr(self.array if hasattr(DeviceArray, name) else self.array.array, name, value)
+
+    def _array_ends(self, array: Any) -> None:
+        array.contents.release = None
+        self.released += 1
+
+    def _schema_ends(self, schema: Any) -> None:
+        schema.contents.release = None
+
+    names = b"arrow_schema", b"arrow_device_array"
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **more: Any) -> tuple[Any, Any]:
+        schema, array = (
+            self.new(ctypes.addressof(struct), name, None) for struct, name in zip((self.schema, self.array), self.names)
+        )
+        return schema, array
+
+
+def test_an_array_is_released_once(ctx: mmsb.Context) -> None:
+    made = Made((c_int64 * 4)(1, 2, 3, 4), offset=1, length=3)
+    page = ctx.adopt(made, read_only=True)
+    assert page.read() == bytes((c_int64 * 3)(2, 3, 4))
+    assert (made.array.array.release, made.schema.release, made.released) == (None, None, 0)
+    page.destroy()
+    assert made.released == 1
+    with pytest.raises(mmsb.InvalidArgumentError, match="the Arrow array was released, or moved elsewhere"):
+        ctx.adopt(made, read_only=True)
+    other = mmsb.Context()
+    made = Made((c_int64 * 4)(1, 2, 3, 4))
+    other.adopt(made, read_only=True)
+    other.close()
+    assert made.released == 1
+
+
+@pytest.mark.parametrize(
+    ("format", "fields", "error", "message"),
+    [
+        (b"u", {}, mmsb.UnsupportedError, "format of the Arrow array is 'u'"),
+        (b"b", {}, mmsb.UnsupportedError, "format of the Arrow array is 'b'"),
+        (b"tdm", {}, mmsb.UnsupportedError, "format of the Arrow array is 'tdm'"),
+        (b"l", {"null_count": 2}, mmsb.UnsupportedError, "format 'l' has 2 nulls"),
+        (b"l", {"offset": -1}, mmsb.InvalidSizeError, "offset -1"),
+        (b"l", {"length": 2**61}, mmsb.InvalidSizeError, "past all addresses"),
+        (b"l", {"length": 0}, mmsb.InvalidSizeError, "0 items"),
+        (b"l", {"device_type": 8}, mmsb.UnsupportedError, "device type is 8"),
+        (b"l", {"sync_event": 8}, mmsb.InvalidArgumentError, "sync_event"),
+        (b"l", {"n_buffers": 3}, mmsb.InvalidArgumentError, "3 buffers"),
+    ],
+)
+def test_what_is_refused_stays_the_programs(
+    ctx: mmsb.Context, format: bytes, fields: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    made = Made((c_int64 * 4)(), format, **fields)
+    with pytest.raises(error, match=message):
+        ctx.adopt(made, read_only=True)
+    assert made.released == 0 and made.array.array.release and made.schema.release
+    assert len(ctx) == 0
+
+
+def test_capsules_of_another_name(ctx: mmsb.Context) -> None:
+    made = Made((c_int64 * 4)())
+    made.names = b"arrow_schema", b"arrow_array"
+    with pytest.raises(mmsb.InvalidArgumentError, match="b'arrow_array'; arrow_device_array is needed"):
+        ctx.adopt(made, read_only=True)
+    made.names = b"dltensor", b"arrow_device_array"
+    with pytest.raises(mmsb.InvalidArgumentError, match="b'dltensor'; arrow_schema is needed"):
+        ctx.adopt(made, read_only=True)
+
+    class Nothing:
+        def __arrow_c_array__(self) -> tuple[None, None]:
+            return None, None
+
+    with pytest.raises(mmsb.InvalidArgumentError, match="'NoneType'; arrow_array is needed"):
+        ctx.adopt(Nothing(), read_only=True)
+    assert made.released == 0
+
+
+def test_a_producer_of_tensors_that_fails_is_asked_for_an_array(ctx: mmsb.Context) -> None:
+    class Both(Host):
+        error: Exception = TypeError("no tensor of lists")
+
+        def __dlpack__(self, **more: Any) -> Any:
+            raise self.error
+
+    both = Both(ctx.create_page(64))
+    assert ctx.adopt(both, read_only=True).size == 64
+    both.error = mmsb.UnsupportedError("what this library says")
+    with pytest.raises(mmsb.UnsupportedError, match="what this library says"):
+        ctx.adopt(both, read_only=True)
+
+
+@pytest.mark.filterwarnings("ignore::mmsb.SimulatedDeviceWarning")
+@pytest.mark.parametrize("location", ["gpu", "unified", "pinned"])
+def test_arrays_on_a_device_are_adopted(location: str) -> None:
+    with mmsb.Context(simulate="always") as ctx:
+        source = ctx.create_page(4096, location=location)
+        source.write(0, b"seen")
+        page = ctx.adopt(Device(source), read_only=True)
+        assert page.read(0, 4) == b"seen"
+        assert page.location == ("gpu" if location == "gpu" else "cpu")
+        page.destroy()
+        stream = ctx.create_runtime(pool="").stream()
+        block = stream.allocate(4096)
+        stream.copy(block, Device(source))
+        assert stream.read(block)[:4] == b"seen"
+        with pytest.raises(mmsb.InvalidStateError, match="read-only"):
+            stream.copy(Device(source), block)
+    gc.collect()
+    assert mmsb.debug_live_objects("tensor") == 0

@@ -435,6 +435,11 @@ class Tensor:
     def clone(self) -> Tensor:
         return Tensor(self.array.copy(), self.device.type, self.grad)
 
+    def copy_(self, other: Tensor) -> Tensor:
+        assert not self.grad and other.device.type == "cpu"
+        self.array[...] = other.array
+        return self
+
     def numpy(self) -> np.ndarray[Any, Any]:
         if self.grad:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
@@ -509,14 +514,26 @@ def test_tensors_modules_and_optimizers(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_tensors_of_a_device_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(int16=np.int16))
-    module = Module(2, 2, device="cuda")
+    module = Module(2, 3, device="cuda")
     module.weight.array[...] = 3
+    module.half = Tensor(np.asfortranarray(np.full((2, 3), 1.5, ml_dtypes.bfloat16)), "cuda")
     state.save(tmp_path / "a", {"model": module})
     assert (state.load(tmp_path / "a", "model/weight") == 3).all()
     alike = state.load(tmp_path / "a", "model/weight", like=module.weight)
     assert alike.device.type == "cuda" and (alike.array == 3).all()
-    with pytest.raises(mmsb.InvalidStateError, match="model/weight"):
-        state.load_into(tmp_path / "a", {"model": module})
+    # They are filled where they lie, and nothing is where something does not fit.
+    fresh = Module(2, 3, device="cuda")
+    fresh.half = Tensor(np.zeros((2, 3), ml_dtypes.bfloat16), "cuda")
+    state.load_into(tmp_path / "a", {"model": fresh})
+    assert (fresh.weight.array == 3).all() and (fresh.half.array == 1.5).all()
+    other = {"model": Module(2, 3, device="cuda")}
+    other["model"].half = Tensor(np.zeros((2, 3), "f2"), "cuda")
+    with pytest.raises(mmsb.MismatchError, match="model/half is float16"):
+        state.load_into(tmp_path / "a", other)
+    assert not other["model"].weight.array.any()
+    empty = {"none": Tensor(np.zeros((0, 3), "f4"), "cuda")}
+    state.save(tmp_path / "b", empty)
+    state.load_into(tmp_path / "b", empty)
 
 
 def test_objects_that_lend_bytes(tmp_path: Path) -> None:

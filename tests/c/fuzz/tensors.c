@@ -47,6 +47,27 @@ static void is_not_adopted(void *tensor) {
     SAME(made, UNTOUCHED);
 }
 
+/* The array is the tensor's from then on. */
+static void ends_as_a_tensor_again(struct ArrowDeviceArray *array, struct ArrowSchema *schema, const page_t *page,
+                                   uint64_t offset) {
+    void *again = NULL;
+    if (chance(30)) {
+        struct ArrowSchema none = *schema;
+        none.n_children = chance(50) ? -1 : 1;
+        CALL(mmsb_tensor_from_arrow(array, &none, &again), MMSB_E_INVALID_ARGUMENT);
+        none = *schema;
+        none.format = "u";
+        CALL(mmsb_tensor_from_arrow(array, &none, &again), MMSB_E_UNSUPPORTED);
+        CALL(mmsb_tensor_from_arrow(chance(50) ? NULL : array, NULL, &again), MMSB_E_INVALID_ARGUMENT);
+        SAME(again == NULL, 1);
+    }
+    CALL(mmsb_tensor_from_arrow(array, schema, &again), MMSB_OK);
+    SAME(array->array.release == NULL && schema->release == NULL, 1);
+    info_is(again, page, offset);
+    dl_versioned_t *managed = again;
+    managed->deleter(managed);
+}
+
 /* The tensor is the array's from then on. */
 static void ends_as_an_array(void *tensor, const page_t *page, uint64_t offset) {
     struct ArrowDeviceArray array;
@@ -60,6 +81,10 @@ static void ends_as_an_array(void *tensor, const page_t *page, uint64_t offset) 
     SAME(schema.format[0], 'C');
     if (page->location != MMSB_LOCATION_GPU) {
         SAME(memcmp(array.array.buffers[1], page->bytes + offset, page->size - offset), 0);
+    }
+    if (chance(50)) {
+        ends_as_a_tensor_again(&array, &schema, page, offset);
+        return;
     }
     schema.release(&schema);
     array.array.release(&array.array);

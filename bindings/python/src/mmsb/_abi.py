@@ -1512,5 +1512,6 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_tensor_info": (c_int32, (c_void_p, c_int32, POINTER(TensorInfo))),
     "mmsb_page_adopt_tensor": (c_int32, (c_uint64, c_void_p, c_int32, POINTER(AdoptOptions), POINTER(c_uint64))),
     "mmsb_tensor_to_arrow": (c_int32, (c_void_p, c_int32, c_void_p, c_void_p)),
+    "mmsb_tensor_from_arrow": (c_int32, (c_void_p, c_void_p, POINTER(c_void_p))),
     "mmsb_tensor_capsule_end": (None, (c_void_p,)),
 }

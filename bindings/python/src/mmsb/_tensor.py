@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union
 
 from . import _abi
 from ._convert import Buffer, has_buffer
-from ._errors import InvalidArgumentError, InvalidSizeError, InvalidStateError, MismatchError, OutOfRangeError, UnsupportedError
+from ._errors import (
+    InvalidArgumentError,
+    InvalidSizeError,
+    InvalidStateError,
+    MismatchError,
+    MMSBError,
+    OutOfRangeError,
+    UnsupportedError,
+)
 from ._ffi import check, lib, sized
 
 if TYPE_CHECKING:
@@ -187,6 +196,42 @@ def arrow_array(capsule: Any, device: bool) -> tuple[Any, Any]:
     return schema, array
 
 
+#: Of a struct ArrowArray, with which a struct ArrowDeviceArray begins, and what says that the host has it.
+_ARRAY_BYTES, _ON_HOST = 80, struct.pack("=qi", -1, CPU)
+
+
+def _arrow_tensor(source: Any) -> Any:
+    """A capsule with a tensor of an object's array of Arrow, which the tensor has from then on. Nobody may write it."""
+    if hasattr(type(source), "__arrow_c_device_array__"):
+        schema, capsule_of_array = source.__arrow_c_device_array__()
+        given = array = _arrow_struct(capsule_of_array, b"arrow_device_array")
+    else:
+        schema, capsule_of_array = source.__arrow_c_array__()
+        given = _arrow_struct(capsule_of_array, b"arrow_array")
+        copy = ctypes.create_string_buffer(ctypes.string_at(given, _ARRAY_BYTES) + _ON_HOST, _ARROW_BYTES)
+        array = ctypes.addressof(copy)
+    release = c_void_p.from_address(given + _ARRAY_RELEASE)
+    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+    tensor, capsule = c_void_p(), None
+    try:
+        status = lib.mmsb_tensor_from_arrow(array, _arrow_struct(schema, b"arrow_schema"), tensor)
+    finally:  # exactly one of the two has the array
+        if tensor.value:
+            release.value = None
+            capsule = _new(tensor, _NAMES[b"dltensor_versioned"], destructor)
+    check(status)
+    return capsule
+
+
+def _arrow_struct(capsule: Any, name: bytes) -> int:
+    """The address of the struct of Arrow in a capsule of others."""
+    if not isinstance(capsule, _Capsule) or not _is_valid(capsule, name):
+        found = _name_of(capsule) if isinstance(capsule, _Capsule) else type(capsule).__name__
+        raise InvalidArgumentError(f"the Arrow capsule is {found!r}; {name.decode()} is needed")
+    address: int = _pointer(capsule, name)
+    return address
+
+
 def is_versioned(capsule: Any) -> bool:
     """Of a capsule of export()."""
     return bool(_is_valid(capsule, b"dltensor_versioned"))
@@ -294,8 +339,8 @@ def _tensor_info(tensor: object, versioned: bool) -> _abi.TensorInfo:
     return info
 
 
-def _lend_capsule(capsule: Any, wanted: Wanted, private: bool) -> Lent:
-    """private: nobody else has the capsule."""
+def _lend_capsule(capsule: Any, wanted: Wanted, private: bool, done: bool = False) -> Lent:
+    """private: nobody else has the capsule; done: what the producer does with the memory, too."""
     with _taking:
         for name in _NAMES:
             if _is_valid(capsule, name):
@@ -316,7 +361,7 @@ def _lend_capsule(capsule: Any, wanted: Wanted, private: bool) -> Lent:
             _must_be_rows("tensor", shape, tensor.strides[: tensor.ndim] if tensor.strides else None)
         # The producer has made the stream that it was asked for, or its default stream, wait for what it does.
         asked = private and _asks_for(wanted, (info.device_type, info.device))
-        stream = None if info.device_type != CUDA else 0 if asked else DEFAULT_STREAM
+        stream = None if info.device_type != CUDA else 0 if asked or done else DEFAULT_STREAM
         return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name), stream)
 
 
@@ -331,8 +376,8 @@ def _asks_for(wanted: Wanted, device: tuple[int, int]) -> bool:
     return wanted.stream is not None and device == (CUDA, wanted.stream[0])
 
 
-def _capsule_of(source: Any, wanted: Wanted) -> Any:
-    """Asks a producer for a capsule, with a version where it knows them."""
+def _capsule_of(source: Any, wanted: Wanted, unversioned: bool = True) -> Any:
+    """Asks a producer for a capsule with a version. unversioned: else for one without, which cannot say that it is read-only."""
     devices = getattr(source, "__dlpack_device__", None)
     asked: dict[str, int] = {}
     if devices is not None:
@@ -345,7 +390,9 @@ def _capsule_of(source: Any, wanted: Wanted) -> Any:
             asked["stream"] = wanted.stream[1] or DEFAULT_STREAM
     try:
         return source.__dlpack__(max_version=_VERSION, **asked)
-    except TypeError:  # it is older than DLPack 1.0
+    except TypeError:  # it is older than DLPack 1.0, or it has no tensor
+        if not unversioned:
+            raise
         return source.__dlpack__(**asked)
 
 
@@ -432,8 +479,8 @@ def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, de
 
 # ------------------------------------------------------------------------------------------------------------- lending
 
-#: What can be adopted: an object with the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, or a
-#: capsule of DLPack.
+#: What can be adopted: an object with the buffer protocol, __dlpack__, __array_interface__, __cuda_array_interface__ or
+#: Arrow's __arrow_c_device_array__ or __arrow_c_array__, or a capsule of DLPack.
 Lender = Union["BytesLike", Any]
 
 
@@ -466,19 +513,32 @@ def _read_only_bytes(source: Any) -> int | None:
         return None
 
 
+def _has_arrow(source: Any) -> bool:
+    return hasattr(type(source), "__arrow_c_device_array__") or hasattr(type(source), "__arrow_c_array__")
+
+
 def _lend_array(source: Any, wanted: Wanted) -> Lent:
     kind = type(source)
     if hasattr(kind, "__dlpack__"):
-        return _lend_capsule(_capsule_of(source, wanted), wanted, private=True)
+        arrow = _has_arrow(source)
+        try:
+            return _lend_capsule(_capsule_of(source, wanted, unversioned=not arrow), wanted, private=True)
+        except MMSBError:
+            raise
+        except Exception:
+            if not arrow:  # pyarrow has tensors of numbers, and lists of them as Arrow's arrays
+                raise
     found = getattr(source, "__array_interface__", None)
     if found is not None:
         return _lend_interface(source, found, wanted)
     found = getattr(source, "__cuda_array_interface__", None)
     if found is not None:
         return _lend_interface(source, found, wanted, "__cuda_array_interface__", CUDA)
+    if _has_arrow(source):
+        return _lend_capsule(_arrow_tensor(source), wanted, private=True, done=True)
     raise TypeError(
-        f"{kind.__name__} is no memory: it has neither the buffer protocol nor __dlpack__, __array_interface__ or "
-        "__cuda_array_interface__"
+        f"{kind.__name__} is no memory: it has neither the buffer protocol nor __dlpack__, __array_interface__, "
+        "__cuda_array_interface__ or __arrow_c_array__"
     )
 
 

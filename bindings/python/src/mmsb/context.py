@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar, Union, cast
@@ -30,9 +31,11 @@ from ._convert import (
 )
 from ._errors import (
     ClosedError,
+    InvalidArgumentError,
     InvalidSizeError,
     MismatchError,
     MMSBError,
+    NoDeviceError,
     OutOfMemoryError,
     OutOfRangeError,
     StaleHandleError,
@@ -206,6 +209,8 @@ class Context(Closable):
             raw.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
         self._create(raw)
+        if raw.simulate != _abi.SIMULATE_OFF or raw.fallback == _abi.FALLBACK_SIMULATE:
+            _simulating[self._handle] = weakref.ref(self)
 
     def _create(self, options: _abi.ContextOptions) -> None:
         self._own(number_from(lib.mmsb_context_create, options))
@@ -240,7 +245,10 @@ class Context(Closable):
         """
         found = self._finalizer()
         if found is not None:
-            raise found
+            try:
+                raise found
+            finally:
+                del found  # its traceback has this frame
 
     def __repr__(self) -> str:
         try:
@@ -341,7 +349,8 @@ class Context(Closable):
         """Creates a page over the memory of an object, without a copy.
 
         memory: an object with the buffer protocol (NumPy array, bytearray, mmap), with __dlpack__ (PyTorch, JAX, CuPy),
-        __array_interface__ or __cuda_array_interface__, or a capsule of DLPack. Its items must lie one behind the other, in any
+        __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or __arrow_c_array__ (pyarrow: read_only), or a
+        capsule of DLPack. Its items must lie one behind the other, in any
         order of the dimensions, in memory of the host or of a device of the context.
 
         The page keeps the object until the page ends. A restore that has the page's id writes into the object.
@@ -1319,9 +1328,12 @@ class Context(Closable):
 
     def _check(self, status: int, index: int | None = None) -> None:
         if status:
-            error = failure(status)
-            error.index = index
-            raise ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
+            raise self._failure(status, index)
+
+    def _failure(self, status: int, index: int | None) -> MMSBError:
+        error = failure(status)
+        error.index = index
+        return ClosedError("the context is closed") if status == _abi.E_STALE_HANDLE and self.closed else error
 
     def _run(self, work: Work[T], timeout: float | None, tries: bool = True) -> T:
         try:
@@ -1336,10 +1348,32 @@ class Context(Closable):
         return pages
 
 
+#: Contexts that may have simulated devices of their own, by handle.
+_simulating: dict[int, weakref.ref[Context]] = {}
+
+
+@contextmanager
+def page_over(memory: Lender, read_only: bool) -> Iterator[Page]:
+    """A page over memory of a device for the length of a block: in a context of its own, or in that whose device is simulated."""
+    simulating = [alive for known in tuple(_simulating.values()) if (alive := known()) is not None]
+    with Context(simulate="off") as own:
+        for context in (own, *simulating):
+            with suppress(NoDeviceError, InvalidArgumentError, ClosedError):
+                page = context.adopt(memory, read_only)
+                break
+        else:
+            page = context.adopt(memory, read_only)  # says why not
+        try:
+            yield page
+        finally:
+            page.destroy()
+
+
 def _close(handle: int) -> MMSBError | None:
     """Ends a context, and returns what its guard has found."""
     if lib.forked:
         return None
+    _simulating.pop(handle, None)
     status = lib.mmsb_context_destroy(handle)
     found = failure(status) if status == _abi.E_GUARD else None
     drop_released()

@@ -467,10 +467,10 @@ class Stream(Handled):
     def copy(self, to: Memory, source: Memory, length: int | None = None) -> None:
         """Queues a copy between any two of blocks, pages, arrays of other libraries and addresses.
 
-        - an array has the buffer protocol, __dlpack__, __array_interface__ or __cuda_array_interface__, and lies row by row. Work
-          on it that its library has queued comes before the copy; what that queues later waits for nothing, unless the program
-          says so. Arrays and pages are kept, and pages stay where they are, until the stream has passed the copy, which wait()
-          and later copies notice; in a capture the program keeps them
+        - an array has one of the protocols that Context.adopt() takes, and lies row by row. Work on it that its library has
+          queued comes before the copy; what that queues later waits for nothing, unless the program says so. Arrays and pages
+          are kept, and pages stay where they are, until the stream has passed the copy, which wait() and later copies notice; in
+          a capture the program keeps them
         - blocks, and pages on devices, are copied within a use of them
         - an address is a number; the memory must stay valid until the copy is done
         - length: bytes from the first on; None = all, and both must have the same number, which an address takes over

@@ -546,7 +546,10 @@ class Page(ArrowBytes):
             first, second = (other, self) if other._context.closed else (self, other)
             error = first._failure(status)
             name_page(error, second._handle, second._id)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame
 
     def _check(self, status: int) -> None:
         """Raises the exception for the call that has just failed. The most frequent calls look at their status themselves."""
@@ -699,8 +702,10 @@ class Batch:
 
     def check(self, status: int) -> None:
         """Raises the exception for a status that is not OK, with the index of the bad page."""
-        if not status:
-            return
+        if status:
+            raise self._failure(status)
+
+    def _failure(self, status: int) -> MMSBError:
         error = failure(status)
         bad = self.bad.value
         page = self._pages[bad] if bad < len(self._pages) else None
@@ -709,8 +714,8 @@ class Batch:
         if status == _abi.E_STALE_HANDLE and context.closed:
             closed = ClosedError(f"the context of the page at index {bad} is closed")
             closed.index = error.index
-            raise closed
-        raise error
+            return closed
+        return error
 
 
 def name_page(error: MMSBError, handle: int, id: int) -> None:

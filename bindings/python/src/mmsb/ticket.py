@@ -75,7 +75,10 @@ class Ticket(Handled, Generic[T]):
                     raise failure(lib.mmsb_ticket_wait(self.handle, 0))
                 if left > SLICE_NS:
                     continue
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame
 
     def cancel(self) -> None:
         """Asks the work to stop, without waiting for it. It ends with CancelledError and has changed nothing, or was done."""

@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,6 +16,8 @@ from .._convert import has_buffer
 from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .._lease import Holder, view_held
 from .._tensor import _NAMED, describe
+from ..context import page_over
+from ..ticket import nothing
 
 Array = NDArray[Any]
 
@@ -197,8 +199,8 @@ class Held(NamedTuple):
     array: Array | None
     writable: bool
     copied: bool
-    #: Of an array on a device: writes an array of the host into it.
-    put: Callable[[Array], object] | None = None
+    #: Of an array whose memory is elsewhere: writes into it what memory has.
+    put: Callable[[], object] | None = None
 
     def fill(self, source: Any, layout: Layout) -> None:
         """Writes the items of an array with this shape and type, whose memory is laid out in another way."""
@@ -208,7 +210,7 @@ class Held(NamedTuple):
         target = array_over(self.memory, self.layout, kind) if self.array is None else self.array.view(kind)
         target[...] = array_over(source, layout, kind)
         if self.put is not None:
-            self.put(array_over(self.memory, self.layout))
+            self.put()
 
 
 def is_array(thing: Any) -> bool:
@@ -234,8 +236,13 @@ def hold(thing: Any) -> Held:
             if hasattr(thing, get) and hasattr(thing, put) and hasattr(thing, "__cuda_array_interface__"):
                 return _of_device(thing, getattr(thing, get), getattr(thing, put))
         if hasattr(type(thing), "__array__") or hasattr(thing, "__array_interface__") or has_buffer(thing):
-            return _of_numpy(np.asarray(thing))
-        return _of_dlpack(thing)
+            try:
+                return _of_numpy(np.asarray(thing))
+            except Exception:
+                if not hasattr(thing, "__cuda_array_interface__"):
+                    raise
+        found = getattr(thing, "__cuda_array_interface__", None)
+        return _of_dlpack(thing) if found is None else _of_interface(_OnDevice(thing, found))
     except MMSBError:
         raise
     except Exception as error:  # of a library that this one does not know
@@ -267,7 +274,7 @@ def _of_tensor(tensor: Any) -> Held:
     tensor = tensor.detach()
     host = tensor.cpu().resolve_conj().resolve_neg()
     if host is not tensor:
-        return _of_tensor(host)._replace(writable=False, array=None, copied=True)
+        return _of_tensor(host)._replace(array=None, copied=True, put=partial(tensor.copy_, host))
     try:
         return _of_numpy(tensor.numpy())
     except TypeError:  # NumPy does not have its type, but one of as many bytes
@@ -284,10 +291,39 @@ _DEVICE_COPIES = (("get", "set"), ("copy_to_host", "copy_to_device"))
 
 def _of_device(thing: Any, get: Callable[[], Any], put: Callable[[Array], object]) -> Held:
     found = thing.__cuda_array_interface__
-    held = _of_numpy(np.require(get(), requirements=("C", "W")))
+    copy = np.require(get(), requirements=("C", "W"))
+    held = _of_numpy(copy)
     if held.layout.shape != tuple(found["shape"]):
         raise UnsupportedError(f"{type(thing).__name__} has the shape {tuple(found['shape'])}, its copy {held.layout.shape}")
-    return held._replace(array=None, writable=not found["data"][1], copied=True, put=put)
+    return held._replace(array=None, writable=not found["data"][1], copied=True, put=partial(put, copy))
+
+
+class _OnDevice:
+    """An array on a device, as its interface was when it was asked for."""
+
+    def __init__(self, owner: object, found: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = found
+
+
+def _of_interface(source: _OnDevice) -> Held:
+    """Memory of a device that does not copy itself: a page over it does, behind what the interface's stream has queued."""
+    found = source.__cuda_array_interface__
+    shape, steps, read_only = tuple(found["shape"]), found.get("strides"), bool(found["data"][1])
+    dtype = np.dtype(found["typestr"])
+    name, item = type_name(dtype), dtype.itemsize
+    if 0 in shape:
+        return Held(Layout(name, shape, dense(shape, item), item), np.zeros(1, np.uint8), None, not read_only, True, nothing)
+    with page_over(source, read_only=True) as page:
+        memory = np.empty(page.size, np.uint8)
+        page.read_into(0, memory)
+    layout = layout_of(name, shape, dense(shape, item) if steps is None else steps, len(memory))
+    return Held(layout, memory, None, not read_only, True, put=partial(_write, source, memory))
+
+
+def _write(source: _OnDevice, memory: Array) -> None:
+    with page_over(source, read_only=False) as page:
+        page.write(0, memory)
 
 
 def _of_dlpack(source: Any) -> Held:

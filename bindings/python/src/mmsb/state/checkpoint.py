@@ -47,9 +47,9 @@ def save(
       knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other in host memory are written from there; others are copied first, those of CuPy and
-    Numba from their device by their own methods. Two names of the
-    same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
+    Arrays whose items lie one behind the other in host memory are written from there; others, as those of devices, are copied
+    first. Two names of the same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is
+    pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
 

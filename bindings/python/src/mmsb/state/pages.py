@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -31,19 +31,25 @@ _LONGEST_DOCUMENT = 1 << 30
 _DIGITS = re.compile(r"[0-9]{1,19}")
 
 
-def _blob(entries: Mapping[str, str]) -> bytes:
-    parts = [len(entries).to_bytes(4, "little")]
-    for text in itertools.chain.from_iterable(entries.items()):
-        data = text.encode()
-        parts += [len(data).to_bytes(4, "little"), data]
-    return b"".join(parts)
+def _blob(count: int, *entries: bytes) -> bytes:
+    return b"".join((count.to_bytes(4, "little"), *entries))
 
 
-def _described(names: Iterable[str], layout: Layout) -> bytes:
-    """The metadata of an array's page: its first name, and others that the tree has for it."""
-    keys = {NAME_KEY if number == 1 else f"{NAME_KEY}.{number}": name for number, name in enumerate(names, 1)}
+def _entry(key: str, value: str) -> bytes:
+    name, data = key.encode(), value.encode()
+    return b"".join((len(name).to_bytes(4, "little"), name, len(data).to_bytes(4, "little"), data))
+
+
+@lru_cache(maxsize=1024)  # many arrays of a tree have the same
+def _laid_out(layout: Layout) -> bytes:
     shape, strides = (",".join(map(str, numbers)) for numbers in (layout.shape, layout.strides))
-    return _blob(keys | {DTYPE_KEY: layout.dtype, SHAPE_KEY: shape, STRIDES_KEY: strides})
+    return _entry(DTYPE_KEY, layout.dtype) + _entry(SHAPE_KEY, shape) + _entry(STRIDES_KEY, strides)
+
+
+def _described(names: Sequence[str], layout: Layout) -> bytes:
+    """The metadata of an array's page: its first name, and others that the tree has for it."""
+    more = [_entry(f"{NAME_KEY}.{number}", name) for number, name in enumerate(names[1:], 2)]
+    return _blob(len(names) + 3, _entry(NAME_KEY, names[0]), *more, _laid_out(layout))
 
 
 # ---------------------------------------------------------------------------------------------------------- in a context
@@ -123,7 +129,9 @@ class TreePages:
                 done.append(self.context.adopt_pages(memories, not writable, [ids[key] for key in some]))
                 for handle, key in zip(done[-1].handles, some):
                     blob = _described(names[key], key[1])
-                    self.context._check(lib.mmsb_page_metadata_import(handle, blob, len(blob)))
+                    status = lib.mmsb_page_metadata_import(handle, blob, len(blob))
+                    if status:
+                        self.context._check(status)
         except BaseException:
             for pages in done:
                 self.context.destroy_pages(pages)
@@ -137,7 +145,7 @@ class TreePages:
         page = self.context.get(TREE_ID)
         if page is None:
             page = self.context.create_page(len(text), id=TREE_ID)
-            page.metadata.import_blob(_blob({VERSION_KEY: str(VERSION)}))
+            page.metadata.import_blob(_blob(1, _entry(VERSION_KEY, str(VERSION))))
         elif page.size != len(text):
             page.resize(len(text))
         page.write(0, text)
