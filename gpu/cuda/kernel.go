@@ -190,9 +190,10 @@ type function struct {
 func (d *device) holdFunction(launch *driver.Launch) (*object, error) {
 	if known, _ := d.functions.Load(uintptr(launch.Function)); known != nil {
 		found := known.(function)
-		if bytes := len(launch.Parameter); found.parameterBytes != C.MMSB__CUDA_NOT_TOLD && found.parameterBytes != C.size_t(bytes) {
+		bytes, needed := len(launch.Parameter), found.parameterBytes
+		if needed != C.MMSB__CUDA_NOT_TOLD && needed != C.size_t(bytes) {
 			return nil, d.refuse(status.InvalidArgument, "kernel %#x has parameters of %d bytes, not %d", launch.Function,
-				found.parameterBytes, bytes)
+				needed, bytes)
 		}
 		// Another module may have the handle of one that was unloaded just now.
 		held := d.modules.hold(found.module.handle)

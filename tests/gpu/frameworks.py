@@ -105,11 +105,11 @@ def pages_become_tensors(torch: Any) -> None:
         page.destroy()
         for location in ("pinned", "unified", "cpu"):
             page = ctx.create_page(4096, location=location)
-            tensor = torch.from_dlpack(page.view("uint8", (4096,)))
+            tensor = torch.from_dlpack(page.view("uint8", (4096,)), device="cuda" if location == "unified" else None)
             tensor.fill_(3)
             torch.cuda.synchronize()
             assert page.read(0, 4096) == b"\3" * 4096, location
-            assert location == "unified" or not tensor.is_cuda
+            assert tensor.is_cuda == (location == "unified")
             assert location != "pinned" or tensor.is_pinned()
             del tensor
 

@@ -367,7 +367,8 @@ def test_blocks_that_the_host_reaches(sim: mmsb.Context) -> None:
         stream = runtime.stream()
         block = stream.allocate(80)
         stream.fill(block, 1)
-        assert block.__dlpack_device__() == (kind, 0)
+        assert block.__dlpack_device__() == (1 if source == "pinned" else kind, 0)
+        assert block.view().__dlpack__(dl_device=(kind, 0)) is not None
         arrays = [np.from_dlpack(block), np.asarray(block), np.frombuffer(block.view().memory(), "u1")]
         arrays[0][:] = 2
         assert all(array.tolist() == [2] * 80 for array in arrays)

@@ -12,7 +12,7 @@ import mmsb
 import numpy as np
 import pytest
 from conftest import RunPython
-from mmsb._tensor import _NAMES, _new, _Tensor, _Versioned
+from mmsb._tensor import _NAMES, _new, _Tensor, _Versioned, tensor_in
 
 
 def pins(page: mmsb.Page) -> tuple[int, int]:
@@ -191,9 +191,22 @@ def test_pages_on_devices() -> None:
         page.write(0, b"twice")
         for lent in (view, page, page.__dlpack__(max_version=(1, 0))):
             assert ctx.adopt(lent).read(0, 5) == b"twice"
-        for location, kind in (("pinned", 3), ("unified", 13), ("disk", 1)):
+        for location, named in (("pinned", 1), ("unified", 13), ("disk", 1)):
             other = ctx.create_page(64, location=location)
-            assert other.__dlpack_device__() == (kind, 0)
+            for lent in (other, other.view()):
+                assert lent.__dlpack_device__() == (named, 0)
+                capsule = lent.__dlpack__()
+                assert tensor_in(capsule).device_type == named
+                # PyTorch and JAX know pinned memory as the host's only, and managed memory as a GPU's.
+                for asked in {"pinned": (1, 3), "unified": (1, 2, 13), "disk": (1,)}[location]:
+                    for version in (None, (1, 0)):
+                        capsule = lent.__dlpack__(max_version=version, dl_device=(asked, 0))
+                        tensor = tensor_in(capsule)
+                        assert (tensor.device_type, tensor.device_id) == (asked, 0)
+                for wrong in {"pinned": ((2, 0), (3, 1)), "unified": ((3, 0), (2, 1)), "disk": ((2, 0),)}[location]:
+                    with pytest.raises(BufferError, match="dl_device is"):
+                        lent.__dlpack__(dl_device=wrong)
+            del capsule, lent
             array = np.from_dlpack(other)
             array[:] = 9
             again = ctx.adopt(other.__dlpack__())

@@ -99,14 +99,15 @@ from .ticket import Ticket
 from .view import View
 
 if _typing.TYPE_CHECKING:
+    from . import plugins as plugins
     from . import state as state
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name == "state":
-        return _importlib.import_module(".state", __name__)
+    if name in ("plugins", "state"):
+        return _importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

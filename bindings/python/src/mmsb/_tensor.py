@@ -244,7 +244,9 @@ def dlpack_device_type(location: int) -> int:
 
 
 def tensor_in(capsule: Any) -> _Tensor:
-    """The tensor of a capsule of export() with a version, which must live as long."""
+    """The tensor of a capsule of export(), which must live as long."""
+    if not is_versioned(capsule):  # it comes first
+        return _Tensor.from_address(_pointer(capsule, b"dltensor"))
     tensor: _Tensor = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).tensor
     return tensor
 

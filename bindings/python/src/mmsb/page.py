@@ -43,7 +43,7 @@ from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
 from .delta import Delta, struct_of
 from .device import BlockInfo, block_info
 from .metadata import Metadata
-from .view import BYTES, ArrowBytes, View, check_request, writable_or_not
+from .view import BYTES, ArrowBytes, View, called, check_request, dlpack_device, writable_or_not
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -292,9 +292,14 @@ class Page(ArrowBytes):
         """A capsule. What a call on a page did is done: no stream need wait."""
         return export(lambda options, tensor: lib.mmsb_page_export_tensor(self._handle, options, tensor), options, self._check)
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    @property
+    def _dlpack_memory(self) -> tuple[int, int]:
+        """The DLPack device of the memory itself."""
         kind = dlpack_device_type(lib.mmsb_page_location(self._handle))
         return (kind, 0 if kind == CPU else self.info().device)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack_device(self._dlpack_memory)
 
     def __dlpack__(
         self,
@@ -305,8 +310,8 @@ class Page(ArrowBytes):
         copy: bool | None = None,
     ) -> Any:
         """The bytes as a tensor of uint8: numpy.from_dlpack(page). view() has other types and shapes."""
-        if stream is not None or dl_device is not None or copy:
-            check_request(self.__dlpack_device__(), stream, dl_device, copy)
+        memory = self._dlpack_memory
+        device = check_request(memory, stream, dl_device, copy)
         versioned = max_version is not None and max_version[0] >= 1
 
         def pinned(read_only: bool) -> Any:
@@ -317,7 +322,7 @@ class Page(ArrowBytes):
             raise BufferError(
                 f"the page is read-only, which DLPack can say from version 1.0 on, but max_version is {max_version}"
             )
-        return capsule
+        return called(capsule, memory, device)
 
     @contextlib.contextmanager
     def pin(self, write: bool = False) -> Iterator[memoryview]:

@@ -156,7 +156,7 @@ class View(NotCopied):
     # ------------------------------------------------------------------------------------------------------ DLPack
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
+        return dlpack_device(self._device)
 
     def __dlpack__(
         self,
@@ -166,8 +166,9 @@ class View(NotCopied):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        check_request(self._device, stream, dl_device, copy)
-        return self._source._export(as_asked(self._options, max_version), consumer_stream(self._device, stream))
+        device = check_request(self._device, stream, dl_device, copy)
+        capsule = self._source._export(as_asked(self._options, max_version), consumer_stream(device, stream))
+        return called(capsule, self._device, device)
 
     # ------------------------------------------------------------------------------------------------------- Arrow
 
@@ -267,16 +268,41 @@ def writable_or_not(pinned: Any, write: bool | None) -> Any:
         return pinned(True)
 
 
-def check_request(device: tuple[int, int], stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None) -> None:
-    """Raises for what a consumer asks and a page or block cannot give."""
+def dlpack_device(memory: tuple[int, int], asked: tuple[int, int] | None = None) -> tuple[int, int]:
+    """The DLPack device that an export of memory names: its own, or another one of which it is memory, too.
+
+    Pinned memory is the host's unless a consumer asks: PyTorch and JAX know no other name of it. Errors: BufferError.
+    """
+    kind, number = memory
+    names = {CUDA_HOST: [(CPU, 0), memory], CUDA_MANAGED: [memory, (CUDA, number), (CPU, 0)]}.get(kind, [memory])
+    if asked is None:
+        return names[0]
+    device = (int(asked[0]), int(asked[1]))
+    if device not in names:
+        raise BufferError(f"dl_device is {device}, but the memory lies on {' or '.join(map(str, names))}")
+    return device
+
+
+def called(capsule: Any, memory: tuple[int, int], device: tuple[int, int]) -> Any:
+    """A capsule whose tensor names that device instead of the memory's."""
+    if device != memory:
+        tensor = tensor_in(capsule)
+        tensor.device_type, tensor.device_id = device
+    return capsule
+
+
+def check_request(
+    memory: tuple[int, int], stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None
+) -> tuple[int, int]:
+    """The DLPack device of an export. Raises for what a consumer asks and a page or block cannot give."""
     if copy:
         raise BufferError("copy is True, but the memory is only lent: copy the consumer's array")
-    if dl_device is not None and tuple(map(int, dl_device)) != device:
-        raise BufferError(f"dl_device is {tuple(map(int, dl_device))}, but the memory lies on {device}")
+    device = dlpack_device(memory, dl_device)
     if stream is None:
-        return
+        return device
     if device[0] in (CPU, CUDA_HOST) or isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
         raise InvalidArgumentError(f"stream is {stream!r} for device {device}; None, or on CUDA -1, 1, 2 or a stream's address")
+    return device
 
 
 def consumer_stream(device: tuple[int, int], stream: int | None) -> int:
