@@ -203,9 +203,9 @@ def test_pages_on_devices() -> None:
                         capsule = lent.__dlpack__(max_version=version, dl_device=(asked, 0))
                         tensor = tensor_in(capsule)
                         assert (tensor.device_type, tensor.device_id) == (asked, 0)
-                for wrong in {"pinned": ((2, 0), (3, 1)), "unified": ((3, 0), (2, 1)), "disk": ((2, 0),)}[location]:
+                for refused in {"pinned": ((2, 0), (3, 1)), "unified": ((3, 0), (2, 1)), "disk": ((2, 0),)}[location]:
                     with pytest.raises(BufferError, match="dl_device is"):
-                        lent.__dlpack__(dl_device=wrong)
+                        lent.__dlpack__(dl_device=refused)
             del capsule, lent
             array = np.from_dlpack(other)
             array[:] = 9
