@@ -451,24 +451,36 @@ func kindOf(location int32) driver.Memory {
 
 // Read is residency.Devices'.
 func (c *context) Read(ordinal int32, from uintptr, to []byte) error {
+	if len(to) > stagingBytes {
+		return c.move(ordinal, false, from, to)
+	}
 	return c.run(ordinal, func(_ *device, l *lane) error {
-		for done := 0; done < len(to); {
-			n := min(stagingBytes, len(to)-done)
-			err := l.Copy(driver.Copy{To: l.staging, From: driver.Address(from) + driver.Address(done), Bytes: uint64(n)})
-			if err == nil {
-				err = l.Synchronize()
-			}
-			if err != nil {
-				return err
-			}
-			done += copy(to[done:], l.bytes()[:n])
+		bytes := uint64(len(to))
+		err := l.Copy(driver.Copy{To: l.staging, From: driver.Address(from), Bytes: bytes})
+		if err == nil {
+			err = l.Synchronize()
 		}
-		return nil
+		if err == nil {
+			copy(to, l.bytes())
+		}
+		return err
 	})
+}
+
+// move moves a long range one way.
+func (c *context) move(ordinal int32, toDevice bool, device uintptr, host []byte) error {
+	carried, err := c.carry(ordinal, toDevice)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(carried.Add([]residency.Transfer{{Device: device, Host: host}}), carried.End())
 }
 
 // Write is residency.Devices'.
 func (c *context) Write(ordinal int32, to uintptr, from []byte) error {
+	if len(from) > stagingBytes {
+		return c.move(ordinal, true, to, from)
+	}
 	return c.run(ordinal, func(_ *device, l *lane) error { return l.upload(driver.Address(to), from) })
 }
 
