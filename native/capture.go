@@ -9,6 +9,17 @@ package native
 
 static inline int large_written(const mmsb__large_t *large) { return __atomic_load_n(&large->written, __ATOMIC_RELAXED); }
 static inline uint32_t checksum(const uint8_t *bytes, uint64_t length) { return mmsb__bytes.crc32c(0, bytes, length); }
+
+static inline void granule_checksums(const uint8_t *bytes, uint64_t length, uint64_t granules, uint32_t *sums) {
+    for (; granules != 0; granules &= granules - 1) {
+        const uint64_t from = (uint64_t)__builtin_ctzll(granules) * MMSB__GRANULE_BYTES;
+        if (from >= length)
+            return;
+        const uint64_t left = length - from;
+        sums[from / MMSB__GRANULE_BYTES] =
+            mmsb__bytes.crc32c(0, bytes + from, left < MMSB__GRANULE_BYTES ? left : MMSB__GRANULE_BYTES);
+    }
+}
 */
 import "C"
 
@@ -242,6 +253,16 @@ func Freeze(context uint32) int32 { return int32(C.mmsb__context_freeze(C.uint32
 
 // Thaw ends a freeze.
 func Thaw(context uint32) { C.mmsb__context_thaw(C.uint32_t(context)) }
+
+// GranuleChecksums are the CRC-32Cs of those granules of a part whose bits are set. sums has one for each granule of the part; the
+// others stay.
+func GranuleChecksums(bytes []byte, granules uint64, sums []uint32) {
+	if len(bytes) > len(sums)*GranuleBytes {
+		panic("native: fewer checksums than granules")
+	}
+	C.granule_checksums((*C.uint8_t)(unsafe.SliceData(bytes)), C.uint64_t(len(bytes)), C.uint64_t(granules),
+		(*C.uint32_t)(unsafe.SliceData(sums)))
+}
 
 // Checksum is the CRC-32C of bytes.
 func Checksum(bytes []byte) uint32 {

@@ -118,14 +118,7 @@ func (l *largePage) length(number int) uint64 {
 // sumUp notes the checksums of those granules of a chunk on a device whose bits are set, as they were copied: others may have
 // written them since the device was asked.
 func (l *largePage) sumUp(number int, granules uint64, bytes []byte) {
-	if l.now.granules == nil {
-		return
-	}
-	sums := l.granulesOf(l.now.granules, number)
-	for ; granules != 0 && bits.TrailingZeros64(granules) < len(sums); granules &= granules - 1 {
-		from := bits.TrailingZeros64(granules) * native.GranuleBytes
-		sums[from/native.GranuleBytes] = native.Checksum(bytes[from:min(from+native.GranuleBytes, len(bytes))])
-	}
+	native.GranuleChecksums(bytes, granules, l.granulesOf(l.now.granules, number))
 }
 
 // joined is the checksum of a chunk whose granules are summed up.
@@ -190,8 +183,12 @@ func (l *largePage) chunk(number int) error {
 	if err != nil {
 		return err
 	}
-	l.now.sums[number] = native.Checksum(bytes)
-	l.sumUp(number, native.AllGranules, bytes)
+	if l.now.granules == nil {
+		l.now.sums[number] = native.Checksum(bytes)
+	} else {
+		l.sumUp(number, native.AllGranules, bytes)
+		l.now.sums[number] = l.joined(number)
+	}
 	if l.before != nil && !told {
 		l.capture.Compared(uint64(len(bytes)))
 		if l.before[number] == l.now.sums[number] && l.before[number] != 0 {

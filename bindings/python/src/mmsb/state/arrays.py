@@ -17,6 +17,7 @@ from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .._lease import Holder, view_held
 from .._tensor import _NAMED, describe
 from ..context import page_over
+from ..library import capabilities
 from ..ticket import nothing
 
 Array = NDArray[Any]
@@ -190,12 +191,12 @@ def raw(layout: Layout) -> np.dtype[Any]:
 class Held(NamedTuple):
     """An array of a program.
 
-    memory: its bytes, one behind the other; where the array's do not lie so, or not in host memory, a copy. array: the program's,
-    to write into; None if NumPy does not have its type.
+    memory: its bytes, one behind the other; where the array's do not lie so, or not in host memory, a copy. Of a PyTorch tensor
+    on a GPU it is the tensor of its bytes there. array: the program's, to write into; None if NumPy does not have its type.
     """
 
     layout: Layout
-    memory: Array
+    memory: Any
     array: Array | None
     writable: bool
     copied: bool
@@ -205,6 +206,11 @@ class Held(NamedTuple):
     def fill(self, source: Any, layout: Layout) -> None:
         """Writes the items of an array with this shape and type, whose memory is laid out in another way."""
         if not layout.nbytes:
+            return
+        if not isinstance(self.memory, np.ndarray):
+            host = np.empty(len(self.memory), np.uint8)
+            self._replace(memory=host).fill(source, layout)
+            self.memory.copy_(importlib.import_module("torch").from_numpy(host))
             return
         kind = raw(layout)
         target = array_over(self.memory, self.layout, kind) if self.array is None else self.array.view(kind)
@@ -270,8 +276,10 @@ def _of_numpy(array: Array) -> Held:
 
 
 def _of_tensor(tensor: Any) -> Held:
-    """PyTorch's: of a device, or with values that memory has conjugated or negated, a copy in host memory."""
+    """PyTorch's: a copy on the host where its items have gaps on a GPU, or memory has values conjugated or negated."""
     tensor = tensor.detach()
+    if getattr(tensor, "is_cuda", False) and (held := _of_gpu(tensor)) is not None:
+        return held
     host = tensor.cpu().resolve_conj().resolve_neg()
     if host is not tensor:
         return _of_tensor(host)._replace(array=None, copied=True, put=partial(tensor.copy_, host))
@@ -283,6 +291,28 @@ def _of_tensor(tensor: Any) -> Held:
             raise
     held = _of_numpy(tensor.view(getattr(importlib.import_module("torch"), _STAND_INS[ML_TYPES[name]])).numpy())
     return held._replace(layout=held.layout._replace(dtype=name))
+
+
+def _of_gpu(tensor: Any) -> Held | None:
+    """A tensor on a GPU where it lies, as its current stream leaves it; None: it must be copied."""
+    name = str(tensor.dtype).replace("torch.", "")
+    strided = str(tensor.layout) == "torch.strided" and not (tensor.is_conj() or tensor.is_neg())
+    if not strided or not tensor.numel() or (name not in _NAMED and name not in ML_TYPES) or not _reaches_gpus():
+        return None
+    item, shape = tensor.element_size(), tuple(tensor.shape)
+    steps = [step * item for step in tensor.stride()]
+    strides = dense(shape, item, sorted(range(len(shape)), key=lambda axis: -steps[axis]))
+    if any(length > 1 and step != stride for length, step, stride in zip(shape, steps, strides)):
+        return None
+    torch = importlib.import_module("torch")
+    torch.cuda.current_stream(tensor.device).synchronize()
+    memory = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+    return Held(Layout(name, shape, strides, item), memory, None, True, False)
+
+
+@lru_cache(maxsize=1)
+def _reaches_gpus() -> bool:
+    return capabilities()["cuda"].available
 
 
 #: How arrays on devices copy themselves to the host and back, behind their own work: CuPy's and Numba's.
@@ -348,8 +378,15 @@ class _Lender(Holder):
     lent: object
 
 
-def address_of(memory: Array) -> int:
+def on_host(memory: Any) -> Array:
+    """The bytes of an array as NumPy's: of a tensor on a GPU a copy."""
+    return memory if isinstance(memory, np.ndarray) else cast("Array", memory.cpu().numpy())
+
+
+def address_of(memory: Any) -> int:
     """The address of the first byte."""
+    if not isinstance(memory, np.ndarray):
+        return cast("int", memory.data_ptr())
     return cast("int", memory.__array_interface__["data"][0])
 
 

@@ -15,7 +15,7 @@ from ..page import Page
 from ..snapshot import AnyPath, SnapshotPage
 from ..ticket import Ticket
 from . import tree as trees
-from .arrays import Array, Held, address_of, array_over, check_size, hold
+from .arrays import Array, Held, address_of, array_over, check_size, hold, on_host
 from .pages import TREE_ID, StoredArray, StoredTree, TreePages, key_of
 from .tree import Parts, Pointer, take_apart
 
@@ -47,9 +47,9 @@ def save(
       knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other in host memory are written from there; others, as those of devices, are copied
-    first. Two names of the same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is
-    pickled.
+    Arrays whose items lie one behind the other in host memory, and PyTorch's tensors on a GPU, are written from there; others, as
+    those of other libraries on devices, are copied first. Two names of the same memory are saved once. UnsupportedError names all
+    values that cannot be saved: nothing is pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
 
@@ -75,7 +75,7 @@ def _onto(pages: TreePages, stored: StoredTree, parts: Parts) -> None:
         if not isinstance(pointer, Pointer) or pointer.page in kept or key in seen:
             continue
         if stored.layout(pointer) == held.layout:
-            _write_changes(pages.context.page(pointer.page), stored.page(pointer), held.memory)
+            _write_changes(pages.context.page(pointer.page), stored.page(pointer), on_host(held.memory))
             kept[pointer.page] = (name, held)
             seen.add(key)
     pages.took(kept, stored)

@@ -60,7 +60,7 @@ Key = tuple[Union[int, str], Layout]
 
 class _Bound(NamedTuple):
     id: int
-    memory: Array
+    memory: Any
     names: tuple[str, ...]
 
 
