@@ -129,7 +129,9 @@ static mmsb_status_t check_load_options(const mmsb_load_options_t **options) {
         return MMSB_OK;
     }
     const mmsb_load_options_t *given = *options;
-    DOOR_STRUCT("mmsb_load_options_t", given, 0);
+    DOOR_STRUCT("mmsb_load_options_t", given, given->reserved_word);
+    if (given->to_host < 0 || given->to_host > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "to_host is %d, not 0 or 1", given->to_host);
     if (given->mode < MMSB_LOAD_EAGER || given->mode > MMSB_LOAD_IN_PLACE)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "mode is %d, not 0 (eager), 1 (lazy) or 2 (in place)", given->mode);
     DOOR_CHECK(door_array("page_ids", given->page_ids, given->page_count, sizeof(uint64_t), __alignof__(uint64_t)));

@@ -130,7 +130,7 @@ func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 	options := persist.LoadOptions{
 		Lazy: o.mode == C.MMSB_LOAD_LAZY, InPlace: o.mode == C.MMSB_LOAD_IN_PLACE,
 		JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
-		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch),
+		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch), ToHost: o.to_host != 0,
 	}
 	if o.page_ids != nil {
 		ids := array((*uint64)(unsafe.Pointer(o.page_ids)), C.size_t(o.page_count))

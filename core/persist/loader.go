@@ -23,6 +23,7 @@ type LoadOptions struct {
 	JournalPage      uint64 // only with JournalEpoch
 	JournalEpoch     uint64
 	Follows          bool // for who follows the journal
+	ToHost           bool // pages come to the CPU that the snapshot has on devices
 }
 
 // loader is one load.

@@ -113,6 +113,9 @@ func (l *loader) placement(entry *snapshot.Page) (residency.Placement, error) {
 	if err := memory.CheckSize(entry.Size); err != nil {
 		return residency.Placement{}, err
 	}
+	if l.o.ToHost && entry.Location != abi.LocationDisk {
+		return residency.Placement{Location: abi.LocationCPU}, nil
+	}
 	return l.residency.Resolve(entry.Location, entry.Device)
 }
 

@@ -265,7 +265,9 @@ FIELD_IS(mmsb_load_options_t, journal_until_time_ns, 40, 8);
 FIELD_IS(mmsb_load_options_t, journal_page, 48, 8);
 FIELD_IS(mmsb_load_options_t, journal_epoch, 56, 8);
 FIELD_IS(mmsb_load_options_t, timeout_ns, 64, 8);
-FIELD_IS(mmsb_load_options_t, reserved, 72, 24);
+FIELD_IS(mmsb_load_options_t, to_host, 72, 4);
+FIELD_IS(mmsb_load_options_t, reserved_word, 76, 4);
+FIELD_IS(mmsb_load_options_t, reserved, 80, 16);
 
 SIZE_IS(mmsb_save_stats_t, 112);
 FIELD_IS(mmsb_save_stats_t, struct_size, 0, 4);

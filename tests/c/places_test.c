@@ -465,6 +465,19 @@ static void snapshots_bring_pages_back_to_their_place(void) {
             CHECK_SAME(twins[at], pages[at]);
         }
         CHECK_OK(mmsb_context_destroy(other));
+        /* Where there are no devices, all come to the host. */
+        REQUIRE(mmsb_context_create(NULL, &other) == MMSB_OK);
+        load.to_host = 2;
+        CHECK_STATUS(mmsb_snapshot_load(other, at("third.mmsb"), &load), MMSB_E_INVALID_ARGUMENT);
+        load.to_host = 1;
+        CHECK_OK(mmsb_snapshot_load(other, at("third.mmsb"), &load));
+        for (size_t at = 0; at < place_count; at++) {
+            REQUIRE(mmsb_page_lookup(other, ids[at], &twins[at]) == MMSB_OK);
+            CHECK_EQUAL(mmsb_page_location(twins[at]),
+                        places[at].location == MMSB_LOCATION_DISK ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU);
+            CHECK_SAME(twins[at], pages[at]);
+        }
+        CHECK_OK(mmsb_context_destroy(other));
         CHECK_OK(mmsb_context_destroy(context));
     }
 }

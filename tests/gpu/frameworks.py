@@ -105,7 +105,8 @@ def pages_become_tensors(torch: Any) -> None:
         page.destroy()
         for location in ("pinned", "unified", "cpu"):
             page = ctx.create_page(4096, location=location)
-            tensor = torch.from_dlpack(page.view("uint8", (4096,)), device="cuda" if location == "unified" else None)
+            view = page.view("uint8", (4096,))
+            tensor = torch.as_tensor(view, device="cuda") if location == "unified" else torch.from_dlpack(view)
             tensor.fill_(3)
             torch.cuda.synchronize()
             assert page.read(0, 4096) == b"\3" * 4096, location

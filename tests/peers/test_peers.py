@@ -220,3 +220,7 @@ print("done")
 def test_state_takes_arrays_on_a_device() -> None:
     said = run(str(ROOT / "tests/gpu/frameworks.py"), "interfaces_are_filled", "numba_and_pages")
     assert said == "ok      interfaces_are_filled\nok      numba_and_pages\n2 passed, 0 failed\n"
+
+
+def test_state_of_tensors_on_a_gpu() -> None:
+    assert run(str(ROOT / "tests/peers/tensors_on_gpu.py")) == "ok\n"

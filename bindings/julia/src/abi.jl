@@ -517,7 +517,9 @@ struct mmsb_load_options_t
     journal_page::UInt64
     journal_epoch::UInt64
     timeout_ns::UInt64
-    reserved::NTuple{3,UInt64}
+    to_host::Int32
+    reserved_word::Int32
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_save_stats_t

@@ -178,12 +178,14 @@ function load_options(;
     until::Union{Integer,Nothing} = nothing,
     until_time::Union{Real,Nothing} = nothing,
     until_epoch::Union{Pair,Nothing} = nothing,
+    to_host::Bool = false,
 )
     lazy && in_place && throw(ArgumentError("lazy and in_place exclude each other"))
     record = initialised(mmsb_load_options_t, mmsb_load_options_init)
     chosen = ids === nothing ? nothing : UInt64[page_id(id) for id in ids]
     folder = journal === nothing ? nothing : path_text(journal)
     change!(; fields...) = record[] = with_fields(record[], values(fields))
+    change!(; to_host = Int32(to_host))
     change!(; mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER)
     chosen === nothing || change!(; page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))
     folder === nothing || change!(; journal = text_pointer(folder))
@@ -267,7 +269,7 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
 """
     restore!(
         state, path; ids = nothing, lazy = false, in_place = false, journal = nothing, until = nothing,
-        until_time = nothing, until_epoch = nothing, timeout = nothing,
+        until_time = nothing, until_epoch = nothing, to_host = false, timeout = nothing,
     )
     restore!(state; journal, options...)
     restore!(state, file; ids = nothing, lazy = false, timeout = nothing)
@@ -277,7 +279,8 @@ Sets the state to that of a snapshot, or throws and changes nothing. `Page` obje
 them. `in_place`: needs no memory for both states; everything is verified first, and read when the replaced pages have ended.
 `journal`: folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply.
 `until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
-record that moves that page's epoch beyond this one ends the replay.
+record that moves that page's epoch beyond this one ends the replay. `to_host`: pages that the snapshot has on devices, or in
+pinned or managed memory, come to the CPU.
 
 The form without `path` takes the state from the journal's folder alone. The form with `file`, an open file or a `RawFD`, reads
 from its descriptor's current position to its end. After `timeout` seconds the load is stopped with a `WaitTimeoutError`; 0 tries,

@@ -101,6 +101,11 @@ def test_snapshots_bring_pages_back_to_their_location(devices: mmsb.Context, tmp
             for number, (location, content) in contents.items():
                 page = again.page(number)
                 assert page.location == location and page.read(0, 300_000) == content
+    for lazy in (False, True):
+        with mmsb.Context.load(tmp_path / "state.mmsb", lazy=lazy, simulate="off", to_host=True) as here:
+            for number, (location, content) in contents.items():
+                page = here.page(number)
+                assert page.location == ("disk" if location == "disk" else "cpu") and page.read() == content
     with mmsb.Context.load(tmp_path / "state.mmsb", simulate="off", fallback="host") as host:
         for number, (_, content) in contents.items():
             assert host.page(number).read(0, 300_000) == content

@@ -687,7 +687,9 @@ class LoadOptions(ctypes.Structure):
         ("journal_page", c_uint64),
         ("journal_epoch", c_uint64),
         ("timeout_ns", c_uint64),
-        ("reserved", c_uint64 * 3),
+        ("to_host", c_int32),
+        ("reserved_word", c_int32),
+        ("reserved", c_uint64 * 2),
     )
 
 

@@ -998,6 +998,7 @@ class Context(Closable):
         until: int | None = None,
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
+        to_host: bool = False,
         timeout: float | None = None,
         **context_options: Any,
     ) -> Self:
@@ -1007,7 +1008,7 @@ class Context(Closable):
         """
         context = cls(**context_options)
         try:
-            context.restore(path, ids, lazy, journal, until, until_time, until_epoch, timeout=timeout)
+            context.restore(path, ids, lazy, journal, until, until_time, until_epoch, to_host=to_host, timeout=timeout)
         except BaseException:
             context.close()
             raise
@@ -1024,6 +1025,7 @@ class Context(Closable):
         until_epoch: tuple[int, int] | None = None,
         *,
         in_place: bool = False,
+        to_host: bool = False,
         timeout: float | None = None,
     ) -> None:
         """Sets the context to the state of a snapshot or a journal, or raises and changes nothing.
@@ -1035,6 +1037,7 @@ class Context(Closable):
         - lazy: the bytes of large pages are read when a call first needs them
         - in_place: needs no memory for both states; everything is verified first, and read when the replaced pages have ended. If
           the disk fails behind that, the call raises, and pages that were not read wait in the file, as with lazy
+        - to_host: pages that the snapshot has on devices, or in pinned or managed memory, come to the CPU
         - path: of the snapshot; None: the journal's folder alone gives the state
         - journal: folder of a journal; its records after the snapshot are applied
         - until: number of the last record to apply
@@ -1042,7 +1045,7 @@ class Context(Closable):
         - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
         - timeout: seconds; then TimeoutError, and nothing has changed
         """
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host)
         self._run_load(self._restoring(path, options), timeout)
 
     def restore_start(
@@ -1056,10 +1059,11 @@ class Context(Closable):
         until_epoch: tuple[int, int] | None = None,
         *,
         in_place: bool = False,
+        to_host: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts restore() when the tickets in after are done; progress counts bytes."""
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host)
         return self._restoring(path, options).start(after)
 
     def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False, *, timeout: float | None = None) -> None:

@@ -512,12 +512,14 @@ class LoadOptions:
         until_time: datetime | float | None,
         until_epoch: tuple[int, int] | None,
         in_place: bool = False,
+        to_host: bool = False,
     ) -> None:
         if lazy and in_place:
             raise InvalidArgumentError("lazy and in_place exclude each other")
         self.raw = _abi.LoadOptions()
         lib.mmsb_load_options_init(self.raw)
         self.raw.mode = _abi.LOAD["in_place" if in_place else "lazy" if lazy else "eager"]
+        self.raw.to_host = int(to_host)
         self._ids: Buffer | None = None
         if ids is not None:
             self._ids = words(ids, "ids")

@@ -58,7 +58,7 @@ def save_parts(
     path: AnyPath, parts: Parts, base: AnyPath | None, compression: str | None, durable: bool, timeout: float | None
 ) -> None:
     """save() of a tree that was taken apart."""
-    with Context() if base is None else Context.load(base, lazy=True) as context:
+    with Context() if base is None else Context.load(base, lazy=True, to_host=True) as context:
         pages = TreePages(context)
         if base is not None:
             _onto(pages, StoredTree(base), parts)
@@ -214,7 +214,7 @@ def _check_types(found: Iterable[StoredArray]) -> None:
 
 def _read(stored: StoredTree, pointers: Mapping[int, Pointer], timeout: float | None) -> dict[int, Array]:
     """Arrays in new memory: that of pages, each of which ends with its array."""
-    with Context.load(stored.path, ids=[TREE_ID, *pointers], timeout=timeout) as context:
+    with Context.load(stored.path, ids=[TREE_ID, *pointers], to_host=True, timeout=timeout) as context:
         _check_tree(context, stored)
         memories = context.memories(context.lookup_many(list(pointers)), write=True)
     found = {}
@@ -258,7 +258,7 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     direct = _direct(stored, wanted, held)
     context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
     context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
-    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), timeout=timeout)
+    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), to_host=True, timeout=timeout)
     _check_tree(context, stored)
     for name, leaf in wanted.items():
         if leaf.page not in direct or direct[leaf.page][0] != name:
