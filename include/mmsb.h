@@ -1526,7 +1526,7 @@ typedef struct mmsb_load_options {
     uint64_t journal_page;         /* 0; with journal_epoch: id of a page */
     uint64_t journal_epoch;        /* 0 = all; the first record that moves that page's epoch beyond this ends the replay */
     uint64_t timeout_ns;           /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
-    int32_t to_host;               /* 0; 1 = pages that the snapshot has on devices, or in pinned or managed memory, come to the CPU */
+    int32_t to_host;               /* 0; 1 = pages come to the CPU that lie on devices, or in pinned or managed memory */
     int32_t reserved_word;
     uint64_t reserved[2];
 } mmsb_load_options_t;
@@ -1539,8 +1539,8 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * all others stay, with their dependencies; between loaded pages the dependencies are those of the snapshot. The bytes of a page
  * whose id an adopted page has go into the adopted memory, and the page stays adopted. In a context that has had pages the
  * versions of the loaded ones are above all that it had; else they are those of the snapshot. Pages on devices return to their
- * device, or go where to_host or the context's fallback says; records of a journal may move them again. After an error the context is as it was, but for two that come when the
- * pages have been replaced, and whose text begins "the state is loaded":
+ * device, or go where to_host or the context's fallback says; records of a journal may move them again. After an error the context
+ * is as it was, but for two that come when the pages have been replaced, and whose text begins "the state is loaded":
  *   - With MMSB_LOAD_IN_PLACE everything is verified before, so that only the disk, or pages that other threads create meanwhile,
  *     can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load. Masks
  *     and metadata of the new pages, and pages that records of a journal change, take memory beside the replaced pages; masks and

@@ -254,8 +254,8 @@ func Freeze(context uint32) int32 { return int32(C.mmsb__context_freeze(C.uint32
 // Thaw ends a freeze.
 func Thaw(context uint32) { C.mmsb__context_thaw(C.uint32_t(context)) }
 
-// GranuleChecksums are the CRC-32Cs of those granules of a part whose bits are set. sums has one for each granule of the part; the
-// others stay.
+// GranuleChecksums are the CRC-32Cs of those granules of a part whose bits are set. sums has one for each granule of the part;
+// the others stay.
 func GranuleChecksums(bytes []byte, granules uint64, sums []uint32) {
 	if len(bytes) > len(sums)*GranuleBytes {
 		panic("native: fewer checksums than granules")

@@ -141,7 +141,9 @@ func TestAShareOfASyncFails(t *testing.T) {
 
 func TestAListIsCut(t *testing.T) {
 	host := make([]byte, 1000)
-	list := []residency.Transfer{{Device: 5000, Host: host[:300]}, {Device: 6000, Host: host[300:400]}, {Device: 7000, Host: host[400:]}}
+	list := []residency.Transfer{
+		{Device: 5000, Host: host[:300]}, {Device: 6000, Host: host[300:400]}, {Device: 7000, Host: host[400:]},
+	}
 	for bytes := range uint64(1002) {
 		first, rest := cut(list, bytes)
 		require.Equal(t, min(bytes, 1000), bytesIn(first), "%d", bytes)

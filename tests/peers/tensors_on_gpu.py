@@ -1,4 +1,4 @@
-"""mmsb.state of tensors on a GPU, which are doubles of PyTorch's here: over memory of a runtime on the stand-in for the driver."""
+"""mmsb.state of tensors on a GPU, which are doubles of PyTorch's here: over memory of a runtime on the stand-in driver."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Tensor:
         return (2, 0)
 
     def __dlpack__(self, **asked: Any) -> Any:
-        return self.block.view(self.kind, self.shape, strides=self.strides, offset=self.offset * self.kind.itemsize).__dlpack__(**asked)
+        offset = self.offset * self.kind.itemsize
+        return self.block.view(self.kind, self.shape, strides=self.strides, offset=offset).__dlpack__(**asked)
 
 
 class Stream:
@@ -101,7 +102,8 @@ sys.modules["torch"] = torch
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     rows = np.arange(1, 500_001, dtype="<f4").reshape(1000, 500)
-    tree: dict[str, Any] = {"rows": Tensor.of(rows), "columns": Tensor.of(np.asfortranarray(rows), moved=True), "host": np.ones(5)}
+    columns = Tensor.of(np.asfortranarray(rows), moved=True)
+    tree: dict[str, Any] = {"rows": Tensor.of(rows), "columns": columns, "host": np.ones(5)}
     mmsb.state.save(folder / "first", tree)
     assert waits == 2
     with mmsb.Snapshot(folder / "first") as snapshot:
