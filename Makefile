@@ -523,10 +523,16 @@ test-arm64: wheel-arm64 venv ## the wheel for arm64 under an emulator
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
 PEERS_PYTHON ?= build/venv-peers/bin/python
 
+# Tests that ask for simulated devices, and get the GPU: those that need but one, with as much memory as it has.
+ON_GPU := $(patsubst %,build/c-gpu/%_test.c.run,kernels commands commands_random groups guard)
+build/c-gpu/%.run: tests/c/% tests/gpu/on_gpu.h $(C_TEST_INPUTS) build/libmmsb.so
+	@$(compile_c) -include tests/gpu/on_gpu.h $< -o $@ $(call with_library,build)
+
 .PHONY: test-gpu
-test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(STAMPS)/venv-peers ## what needs a GPU
+test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(ON_GPU) $(STAMPS)/venv-peers ## what needs a GPU
 	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
+	@CHECK_APART=100 tools/run_programs.sh $(ON_GPU)
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/gpu/frameworks.py
 
