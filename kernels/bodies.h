@@ -67,6 +67,29 @@ BODY void lower_to(uint64_t *number, uint64_t value) {
 #define TABLE static __device__ const
 #define WITH_ONE_LANE(lanes, loop)
 
+#define UNROLLED _Pragma("unroll")
+/* Has the compiler keep a word in its register, where it would compute it again for each use. */
+#define KEEP(word) asm volatile("" : "+r"(word))
+
+/* Of a table of 32 words each lane of a warp has the one of its own number. All lanes look up at the same time, each by the
+ * lowest five bits of what it asks for: an exchange of registers, which takes as long whatever these are. */
+#define OWN_ENTRIES 1
+#define OWN_ENTRY(lane, i) (lane)
+
+BODY uint32_t look_up(const uint32_t *entry, uint32_t number) {
+    return __shfl_sync(~0u, *entry, (int)number);
+}
+
+/* A value that all lanes of a warp have alike, so that the compiler knows that they stay together where it decides. */
+BODY uint64_t alike(uint64_t value) {
+    return (uint64_t)__reduce_or_sync(~0u, (unsigned)(value >> 32)) << 32 | __reduce_or_sync(~0u, (unsigned)value);
+}
+
+/* The sum of what all lanes of a warp have, without carries. */
+BODY uint64_t sum_of_lanes(uint64_t value) {
+    return (uint64_t)__reduce_xor_sync(~0u, (unsigned)(value >> 32)) << 32 | __reduce_xor_sync(~0u, (unsigned)value);
+}
+
 #else
 
 #include <string.h>
@@ -75,6 +98,14 @@ BODY void lower_to(uint64_t *number, uint64_t value) {
 
 #define BODY static inline
 #define TABLE static const
+#define UNROLLED
+#define KEEP(word)
+#define OWN_ENTRIES 32
+#define OWN_ENTRY(lane, i) (i)
+
+BODY uint32_t look_up(const uint32_t *table, uint32_t number) {
+    return table[number % OWN_ENTRIES];
+}
 
 /* With a lane that is alone the host does a range by the loops of its own pages. */
 #define WITH_ONE_LANE(lanes, loop) \
@@ -664,73 +695,154 @@ BODY void mmsb__kernel_difference_body(const mmsb__kernel_difference_t *p, uint6
 
 /* -------------------------------------------------------------------------------------------------- checksums ---- */
 
-/* CRC-32C by tables of half bytes. [n][h]: half byte h, then n half bytes of zero. A table lies in 64 bytes, so that what the
- * threads of a warp look up is one line of a cache, whatever their bytes are. */
-TABLE uint32_t checksum_table[8][16] = {
-    {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17,
-     0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75},
-    {0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb, 0x8ad958cf, 0x78b2dbcc,
-     0x6be22838, 0x9989ab3b, 0x4d43cfd0, 0xbf284cd3, 0xac78bf27, 0x5e133c24},
-    {0x00000000, 0x3fc5f181, 0x7f8be302, 0x404e1283, 0xff17c604, 0xc0d23785, 0x809c2506, 0xbf59d487, 0xfbc3faf9, 0xc4060b78,
-     0x844819fb, 0xbb8de87a, 0x04d43cfd, 0x3b11cd7c, 0x7b5fdfff, 0x449a2e7e},
-    {0x00000000, 0x13a29877, 0x274530ee, 0x34e7a899, 0x4e8a61dc, 0x5d28f9ab, 0x69cf5132, 0x7a6dc945, 0x9d14c3b8, 0x8eb65bcf,
-     0xba51f356, 0xa9f36b21, 0xd39ea264, 0xc03c3a13, 0xf4db928a, 0xe7790afd},
-    {0x00000000, 0x70a27d8a, 0xe144fb14, 0x91e6869e, 0xc76580d9, 0xb7c7fd53, 0x26217bcd, 0x56830647, 0x8b277743, 0xfb850ac9,
-     0x6a638c57, 0x1ac1f1dd, 0x4c42f79a, 0x3ce08a10, 0xad060c8e, 0xdda47104},
-    {0x00000000, 0xa541927e, 0x4f6f520d, 0xea2ec073, 0x9edea41a, 0x3b9f3664, 0xd1b1f617, 0x74f06469, 0x38513ec5, 0x9d10acbb,
-     0x773e6cc8, 0xd27ffeb6, 0xa68f9adf, 0x03ce08a1, 0xe9e0c8d2, 0x4ca15aac},
-    {0x00000000, 0xe964b13d, 0xd725148b, 0x3e41a5b6, 0xaba65fe7, 0x42c2eeda, 0x7c834b6c, 0x95e7fa51, 0x52a0c93f, 0xbbc47802,
-     0x8585ddb4, 0x6ce16c89, 0xf90696d8, 0x106227e5, 0x2e238253, 0xc747336e},
-    {0x00000000, 0xdd45aab8, 0xbf672381, 0x62228939, 0x7b2231f3, 0xa6679b4b, 0xc4451272, 0x1900b8ca, 0xf64463e6, 0x2b01c95e,
-     0x49234067, 0x9466eadf, 0x8d665215, 0x5023f8ad, 0x32017194, 0xef44db2c},
+/*
+ * CRC-32C is the remainder of a polynomial: bit i of a word stands for x^(31-i), the word before it for 32 powers more, and all
+ * is multiplied by x^32 first. So it is linear: a part's checksum is the sum, without carries, of what each lane of a
+ * warp has of it, times a power of x for the distance from the end. Lane l has the 16 bytes at 16 l of each row of 512. The last
+ * row ends where the part does; in front of the part are zeros, which change nothing. That a checksum begins with ones inverts
+ * the first four bytes.
+ */
+enum { LANES = MMSB__KERNEL_LANES, ROW_BYTES = 16 * LANES, ROWS = 4 /* loaded at a time */ };
+
+/* Powers of x, reduced: over a word, which is the divisor without its highest power, and over a row. */
+#define X_32 0x82f63b78u
+#define X_4096 0x74c360a4u
+
+/* [l]: x^(128 (31-l) + 32), from lane l of the last row over the end. */
+TABLE uint32_t x_to_end[LANES] = {
+    0x271b7858, 0x44792d1d, 0x94899a1f, 0xcf8e34ee, 0xf282c2d0, 0x4b31c59a, 0x74d6fbcb, 0x82a02f9f,
+    0xc440ad59, 0xd2f41083, 0x478ac00a, 0x10f9ecce, 0x8eae5107, 0x3028ead1, 0x79be2d77, 0x6e58bd52,
+    0x7fec2963, 0x38e888d4, 0x42316c00, 0x543d5c54, 0x78e87aaf, 0x8f68fcec, 0x3f484024, 0x34c96751,
+    0x156c8e18, 0xe0b99ccb, 0x041d3776, 0x3a077781, 0x0e148e82, 0x9c25531d, 0x790606ff, X_32,
 };
 
-BODY uint32_t add_byte(uint32_t crc, uint8_t byte) {
-    crc ^= byte;
-    crc = crc >> 4 ^ checksum_table[0][crc & 15];
-    return crc >> 4 ^ checksum_table[0][crc & 15];
+/* What a power of x makes of a word, five bits at a time: [n][b] is its product with b << 5 n. */
+typedef struct factor {
+    uint32_t products[7][OWN_ENTRIES];
+} factor_t;
+
+BODY factor_t factor_of(uint32_t power, unsigned lane) {
+    factor_t factor = {{{0}}};
+    UNROLLED
+    for (unsigned bit = 32; bit-- > 0; power = power >> 1 ^ (power & 1 ? X_32 : 0))
+        for (unsigned i = 0; i < OWN_ENTRIES; i++)
+            factor.products[bit / 5][i] ^= OWN_ENTRY(lane, i) >> bit % 5 & 1 ? power : 0;
+    for (unsigned n = 0; n < 7; n++)
+        KEEP(factor.products[n][0]);
+    return factor;
 }
 
-BODY uint32_t add_word(uint32_t crc, uint32_t word) {
-    uint32_t sum = 0;
-    crc ^= word;
-    for (unsigned i = 0; i < 8; i++)
-        sum ^= checksum_table[7 - i][crc >> 4 * i & 15];
-    return sum;
+BODY uint32_t multiplied(uint32_t word, const factor_t *by) {
+    uint32_t product = 0;
+    for (unsigned n = 0; n < 7; n++)
+        product ^= look_up(by->products[n], word >> 5 * n);
+    return product;
 }
 
-BODY uint32_t checksum_of(const uint8_t *from, uint64_t begin, uint64_t end, uint64_t bytes) {
-    uint32_t crc = ~(uint32_t)0;
-    uint64_t i = begin;
-    for (; end - i >= 16; i += 16) {
-        uint64_t low, high;
-        load_any(from, i, bytes, &low, &high);
-        crc = add_word(crc, (uint32_t)low);
-        crc = add_word(crc, (uint32_t)(low >> 32));
-        crc = add_word(crc, (uint32_t)high);
-        crc = add_word(crc, (uint32_t)(high >> 32));
+/* The product, not reduced. Of factors with only every fourth bit no more than eight bits meet, which carry over three places:
+ * into none of every fourth. */
+BODY uint64_t whole_product(uint32_t a, uint32_t b) {
+    uint64_t product = 0;
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t sum = 0;
+        for (unsigned k = 0; k < 4; k++)
+            sum ^= (uint64_t)(a & 0x11111111u << k) * (b & 0x11111111u << ((i - k) & 3));
+        product |= sum & 0x1111111111111111u << i;
     }
-    for (; i < end; i++)
-        crc = add_byte(crc, from[i]);
-    return ~crc;
+    return product;
 }
 
-#if !defined(__CUDACC__)
-BODY void checksum_alone(uint32_t *sums, const uint8_t *from, uint64_t bytes, uint64_t part) {
-    for (uint64_t i = 0; i < bytes; i += lesser(part, bytes - i))
-        *sums++ = mmsb__bytes.crc32c(0, from + i, lesser(part, bytes - i));
-}
-#endif
+typedef struct lane {
+    unsigned number;
+    uint32_t to_end;
+    factor_t over_row, over_word;
+} lane_t;
 
+BODY lane_t lane_of(unsigned number) {
+    lane_t lane = {number, x_to_end[number], factor_of(X_4096, number), factor_of(X_32, number)};
+    return lane;
+}
+
+/* 16 bytes from a place on, which may be negative, in the part that begins at byte begin of a range. */
+BODY void load_of_part(const uint8_t *range, uint64_t begin, int64_t place, uint64_t bytes, uint64_t *low, uint64_t *high) {
+    if (place >= 4) {
+        load_any(range, begin + (uint64_t)place, bytes, low, high);
+        return;
+    }
+    *low = *high = 0;
+    for (int64_t i = place > 0 ? place : 0; i < place + 16; i++) {
+        uint64_t byte = range[begin + (uint64_t)i] ^ (i < 4 ? 0xff : 0);
+        *low = *low >> 8 | *high << 56;
+        *high = *high >> 8 | byte << 56;
+    }
+}
+
+/* Takes the sums of the rows before over a row, and adds its words to them. */
+BODY void add_row(uint32_t sums[4], const lane_t *lane, int is_first, uint64_t low, uint64_t high) {
+    for (unsigned i = 0; i < 4 && !is_first; i++)
+        sums[i] = multiplied(sums[i], &lane->over_row);
+    sums[0] ^= (uint32_t)low;
+    sums[1] ^= (uint32_t)(low >> 32);
+    sums[2] ^= (uint32_t)high;
+    sums[3] ^= (uint32_t)(high >> 32);
+}
+
+/* What a lane has of a part of a range, times a power of x for its distance from the end; not reduced. */
+BODY uint64_t sum_of_lane(const lane_t *lane, const uint8_t *range, uint64_t begin, uint64_t part, uint64_t bytes) {
+    uint32_t sums[4] = {0, 0, 0, 0};
+    uint64_t low[ROWS], high[ROWS];
+    int64_t place = -(int64_t)(-part % ROW_BYTES);
+    while (place != (int64_t)part) {
+        if ((place == 0 || place >= 4) && part - (uint64_t)place >= ROWS * ROW_BYTES &&
+            is_aligned(range + begin + (uint64_t)place)) {
+            const uint8_t *from = range + begin + (uint64_t)place + 16 * lane->number;
+            for (unsigned row = 0; row < ROWS; row++) {
+                vector_t value = load_vector(from + row * ROW_BYTES);
+                low[row] = value.low;
+                high[row] = value.high;
+            }
+            if (place == 0 && lane->number == 0)
+                low[0] ^= ~(uint32_t)0;
+            for (unsigned row = 0; row < ROWS; row++)
+                add_row(sums, lane, place == 0 && row == 0, low[row], high[row]);
+            place += ROWS * ROW_BYTES;
+        } else {
+            load_of_part(range, begin, place + 16 * lane->number, bytes, low, high);
+            add_row(sums, lane, place <= 0, low[0], high[0]);
+            place += ROW_BYTES;
+        }
+    }
+    for (unsigned i = 0; i < 3; i++)
+        sums[i + 1] ^= multiplied(sums[i], &lane->over_word);
+    return whole_product(sums[3], lane->to_end);
+}
+
+/* The checksum of a part of which the lanes have this sum. Of the ones some have met no byte where there are fewer than four. */
+BODY uint32_t checksum_of(uint64_t sum, uint64_t part, const lane_t *lane) {
+    uint32_t checksum = (uint32_t)(sum >> 31) ^ multiplied((uint32_t)(sum << 1), &lane->over_word);
+    return ~(part < 4 ? checksum ^ ~(uint32_t)0 >> 8 * part : checksum);
+}
+
+/* A warp takes a part; on the host its first thread does, by the host's own loop. */
 BODY void mmsb__kernel_checksum_body(const mmsb__kernel_checksum_t *p, uint64_t thread, uint64_t threads) {
     uint32_t *sums = (uint32_t *)(void *)reach(p->sums);
     const uint8_t *from = reach(p->from);
-    WITH_ONE_LANE(threads, checksum_alone(sums, from, p->bytes, p->part))
     uint64_t parts = p->bytes / p->part + (p->bytes % p->part != 0);
-    for (uint64_t i = thread; i < parts; i += threads) {
-        uint64_t begin = i * p->part;
-        sums[i] = checksum_of(from, begin, begin + lesser(p->part, p->bytes - begin), p->bytes);
+#if defined(__CUDACC__)
+    lane_t lane = lane_of((unsigned)(thread % LANES));
+    for (uint64_t i = alike(thread / LANES); i < parts; i += threads / LANES) {
+        uint64_t begin = i * p->part, part = lesser(p->part, p->bytes - begin);
+        uint32_t checksum = checksum_of(sum_of_lanes(sum_of_lane(&lane, from, begin, part, p->bytes)), part, &lane);
+        if (lane.number == 0)
+            sums[i] = checksum;
     }
+#else
+    uint64_t lanes = threads % LANES == 0 ? LANES : 1;
+    for (uint64_t i = thread / lanes; thread % lanes == 0 && i < parts; i += threads / lanes) {
+        uint64_t begin = i * p->part;
+        sums[i] = mmsb__bytes.crc32c(0, from + begin, lesser(p->part, p->bytes - begin));
+    }
+#endif
 }
 
 #endif

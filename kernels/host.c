@@ -29,3 +29,17 @@ const mmsb__kernel_host_t *mmsb__kernel_host(const char *name) {
             return kernels + i;
     return NULL;
 }
+
+void mmsb__kernel_checksum_by_lanes(const mmsb__kernel_checksum_t *p) {
+    uint32_t *sums = (uint32_t *)(void *)reach(p->sums);
+    lane_t lane = lane_of(0);
+    for (uint64_t begin = 0, part; begin < p->bytes; begin += part) {
+        uint64_t sum = 0;
+        part = lesser(p->part, p->bytes - begin);
+        for (lane.number = 0; lane.number < LANES; lane.number++) {
+            lane.to_end = x_to_end[lane.number];
+            sum ^= sum_of_lane(&lane, reach(p->from), begin, part, p->bytes);
+        }
+        *sums++ = checksum_of(sum, part, &lane);
+    }
+}

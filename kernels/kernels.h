@@ -81,7 +81,9 @@ typedef struct mmsb__kernel_difference {
     uint64_t found, a, b, bytes;
 } mmsb__kernel_difference_t;
 
-/* sums[i], 4 bytes and aligned to that, is the CRC-32C of the i-th part bytes; the last part may be shorter. part is not 0. */
+/* sums[i], 4 bytes and aligned to that, is the CRC-32C of the i-th part bytes; the last part may be shorter. part is not 0. The
+ * threads that share a part are a warp on a device: a block there has a multiple of them. */
+#define MMSB__KERNEL_LANES 32
 typedef struct mmsb__kernel_checksum {
     uint64_t sums, from, bytes, part;
 } mmsb__kernel_checksum_t;
@@ -123,6 +125,9 @@ const mmsb__kernel_host_t *mmsb__kernel_host(const char *name);
 /* Each kernel with one thread: mmsb__kernel_NAME_alone. */
 #define MMSB__KERNEL_ALONE(kernel) void mmsb__kernel_##kernel##_alone(const mmsb__kernel_##kernel##_t *parameter);
 MMSB_KERNELS(MMSB__KERNEL_ALONE)
+
+/* The checksums by what the lanes of a device do, one after the other, for tests: the host's bodies take its own loop. */
+void mmsb__kernel_checksum_by_lanes(const mmsb__kernel_checksum_t *parameter);
 
 /* Where a simulated device's memory is for the host: addresses from base to before end are reached distance bytes further on.
  * It is a multiple of 16. To be called before the first kernel runs; at first no address is translated. */

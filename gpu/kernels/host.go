@@ -8,6 +8,8 @@ package kernels
 
 #cgo noescape mmsb__kernel_host
 #cgo nocallback mmsb__kernel_host
+#cgo noescape mmsb__kernel_checksum_by_lanes
+#cgo nocallback mmsb__kernel_checksum_by_lanes
 #cgo noescape run_threads
 #cgo nocallback run_threads
 
@@ -61,13 +63,18 @@ func Reach(base, end, distance uintptr) {
 	C.mmsb__kernel_reach(C.uint64_t(base), C.uint64_t(end), C.uint64_t(distance))
 }
 
+// checksumByLanes does what the lanes of a device do for checksums, which no kernel of the host does.
+func checksumByLanes(parameter []byte) {
+	C.mmsb__kernel_checksum_by_lanes((*C.mmsb__kernel_checksum_t)(unsafe.Pointer(&parameter[0])))
+}
+
 // headerLayout is what Span, Pair and the constants must agree with.
-func headerLayout() [14]uintptr {
+func headerLayout() [15]uintptr {
 	var span C.mmsb__kernel_span_t
 	var pair C.mmsb__kernel_pair_t
-	return [14]uintptr{
+	return [15]uintptr{
 		unsafe.Offsetof(span.to), unsafe.Offsetof(span.from), unsafe.Offsetof(span.bytes), unsafe.Offsetof(span.piece),
-		unsafe.Sizeof(span), C.MMSB__KERNEL_PIECE, C.MMSB__KERNEL_RANK,
+		unsafe.Sizeof(span), C.MMSB__KERNEL_PIECE, C.MMSB__KERNEL_RANK, C.MMSB__KERNEL_LANES,
 		unsafe.Offsetof(pair.to), unsafe.Offsetof(pair.from), unsafe.Offsetof(pair.bits), unsafe.Offsetof(pair.changed),
 		unsafe.Offsetof(pair.bytes), unsafe.Offsetof(pair.piece), unsafe.Sizeof(pair),
 	}

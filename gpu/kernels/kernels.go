@@ -82,6 +82,7 @@ const (
 	blocksOfMultiprocessor = 8 // as many as may run at a time
 	bytesOfThread          = 64
 	lanesOfPiece           = 8
+	lanesOfPart            = 32 // MMSB__KERNEL_LANES
 	changedAlignment       = 4
 	tableAlignment         = 8
 	sumBytes               = 4
@@ -395,7 +396,8 @@ func (s *Set) Checksum(sums, from driver.Address, bytes, part uint64) (driver.La
 		return driver.Launch{}, err
 	}
 	parameter := &checksumParameter{sums: uint64(sums), from: uint64(from), bytes: bytes, part: part}
-	return s.launch(checksum, bytesOf(parameter), parts, reads(from, bytes), writes(sums, parts*sumBytes)), nil
+	threads := min(parts, math.MaxUint32) * lanesOfPart
+	return s.launch(checksum, bytesOf(parameter), threads, reads(from, bytes), writes(sums, parts*sumBytes)), nil
 }
 
 // Pair is one propagation of many, as the kernel reads it from an array in memory: Bytes of From go to To where Bits, a bit mask,

@@ -168,6 +168,13 @@ func (t *trial) check(launch driver.Launch, err error) {
 	for _, thread := range order {
 		require.NoError(t, host.Run(launch.Parameter, uint64(thread), uint64(thread)+1, threads))
 	}
+	t.checkMemory(threads)
+	t.checkAccesses(launch)
+}
+
+// checkMemory compares all memory with what it should be after so many threads.
+func (t *trial) checkMemory(threads uint64) {
+	t.Helper()
 	for i, m := range t.memories {
 		for at := range m.whole {
 			if m.whole[at] != m.wanted[at] {
@@ -176,7 +183,6 @@ func (t *trial) check(launch driver.Launch, err error) {
 			}
 		}
 	}
-	t.checkAccesses(launch)
 }
 
 // checkAccesses sees to it that what was written was said to be.
@@ -437,22 +443,51 @@ func TestDifferenceCountsAndFindsTheFirst(t *testing.T) {
 	})
 }
 
+// checksums is a launch for the parts of random memory.
+func (t *trial) checksums(size int, part uint64) driver.Launch {
+	from := t.take(size, 1)
+	var wanted []byte
+	for rest := from.bytes(); len(rest) > 0; {
+		of := rest[:min(part, uint64(len(rest)))]
+		wanted = binary.LittleEndian.AppendUint32(wanted, crc32.Checksum(of, crc32.MakeTable(crc32.Castagnoli)))
+		rest = rest[len(of):]
+	}
+	require.Equal(t, uint64(len(wanted)/sumBytes), Parts(uint64(size), part))
+	sums := t.take(len(wanted), sumBytes)
+	copy(sums.want(), wanted)
+	launch, err := t.set.Checksum(sums.address, from.address, uint64(size), part)
+	require.NoError(t, err)
+	return launch
+}
+
 func TestChecksumsAreThoseOfEachPart(t *testing.T) {
-	trials(t, 500, func(t *trial) {
-		from, part := t.take(t.size(), 1), uint64(1+t.size())
-		var wanted []uint32
-		for at := uint64(0); at < uint64(from.size); at += part {
-			end := min(at+part, uint64(from.size))
-			wanted = append(wanted, crc32.Checksum(from.bytes()[at:end], crc32.MakeTable(crc32.Castagnoli)))
-		}
-		require.Equal(t, uint64(len(wanted)), Parts(uint64(from.size), part))
-		sums := t.take(4*len(wanted), sumBytes)
-		for i, sum := range wanted {
-			binary.LittleEndian.PutUint32(sums.want()[4*i:], sum)
-		}
-		launch, err := t.set.Checksum(sums.address, from.address, uint64(from.size), part)
-		t.check(launch, err)
+	trials(t, 500, func(t *trial) { t.check(t.checksums(t.size(), uint64(1+t.size())), nil) })
+}
+
+func TestLanesHaveTheChecksumOfEachPart(t *testing.T) {
+	const row, loaded = 16 * lanesOfPart, 4 * 16 * lanesOfPart
+	trials(t, 2000, func(t *trial) {
+		// A few bytes; around whole rows, and around what is loaded at a time; what keeps the alignment of its neighbour; any.
+		part := []int{1 + t.IntN(40), row*(1+t.IntN(9)) + t.IntN(9) - 4, loaded*(1+t.IntN(3)) + t.IntN(33) - 16,
+			16 * (1 + t.IntN(500)), 1 + t.IntN(10_000)}[t.IntN(5)]
+		launch := t.checksums(part*t.IntN(4)+t.IntN(part+1), uint64(part))
+		checksumByLanes(launch.Parameter)
+		t.checkMemory(lanesOfPart)
 	})
+}
+
+func TestAPartOfAChecksumHasThirtyTwoThreads(t *testing.T) {
+	set, err := Load(&fakeDevice{info: driver.Info{Multiprocessors: 132}}, []byte{1})
+	require.NoError(t, err)
+	for parts, blocks := range map[uint64]uint32{1: 1, 80: 11, 8000: 1001, 1 << 30: 132 * blocksOfMultiprocessor} {
+		launch, err := set.Checksum(0, 1<<40, parts*4096, 4096)
+		require.NoError(t, err)
+		require.Equal(t, uint32(threadsOfBlock), launch.Threads)
+		require.Equal(t, blocks, launch.Blocks)
+	}
+	launch, err := set.Checksum(0, 1<<63, 1<<60, 1)
+	require.NoError(t, err)
+	require.Equal(t, uint32(132*blocksOfMultiprocessor), launch.Blocks)
 }
 
 func TestPropagateMovesWhatEachMaskHas(t *testing.T) {
@@ -537,7 +572,7 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 	}
 	require.Equal(t, headerLayout(), [...]uintptr{
 		unsafe.Offsetof(Span{}.To), unsafe.Offsetof(Span{}.From), unsafe.Offsetof(Span{}.Bytes), unsafe.Offsetof(Span{}.Piece),
-		unsafe.Sizeof(Span{}), pieceBytes, RankBits,
+		unsafe.Sizeof(Span{}), pieceBytes, RankBits, lanesOfPart,
 		unsafe.Offsetof(Pair{}.To), unsafe.Offsetof(Pair{}.From), unsafe.Offsetof(Pair{}.Bits), unsafe.Offsetof(Pair{}.Changed),
 		unsafe.Offsetof(Pair{}.Bytes), unsafe.Offsetof(Pair{}.Piece), unsafe.Sizeof(Pair{}),
 	})

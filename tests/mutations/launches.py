@@ -8,8 +8,8 @@ LAUNCHES = Go(
     name="kernel-launches",
     folders=("gpu/kernels",),
     package="gpu/kernels",
-    mode="^Test(Checksums|Propagate|CopyMany|ScatterPuts|Bad)",
-    sound=("^Test(Checksums|Propagate|CopyMany|ScatterPuts|Bad)",),
+    mode="^Test(Checksums|APart|Propagate|CopyMany|ScatterPuts|Bad)",
+    sound=("^Test(Checksums|APart|Propagate|CopyMany|ScatterPuts|Bad)",),
     mutants=(
         Mutant(
             "short-pieces-forgotten",
@@ -31,6 +31,20 @@ LAUNCHES = Go(
             "Parts",
             "bytes%part != 0",
             "bytes%part > 1",
+        ),
+        Mutant(
+            "one-thread-a-part",
+            "a part of a checksum has one thread, which does all of a warp's work",
+            "Set.Checksum",
+            "* lanesOfPart",
+            "",
+        ),
+        Mutant(
+            "threads-wrap",
+            "the threads of very many parts are few",
+            "Set.Checksum",
+            "min(parts, math.MaxUint32)",
+            "parts",
         ),
         Mutant(
             "touching-ends",
