@@ -28,7 +28,8 @@ ALSO = {
     "gpu/cuda/table.h": r"DECLARE_FUNCTION",
     "gpu/nvml/table.h": r"DEVICE|FIELD",
     # Included by the one file that compiles it.
-    "kernels/bodies.h": r"BODY|EACH_BYTE|HIGH_BITS|LOW_SEVEN|TABLE|UNMARKED|WITH_ONE_LANE|vector|vector_t",
+    "kernels/bodies.h": r"BODY|EACH_BYTE|HIGH_BITS|KEEP|LANES|LOW_SEVEN|OWN_ENTRIES|OWN_ENTRY|ROWS|ROW_BYTES|TABLE|UNROLLED"
+    r"|UNMARKED|WITH_ONE_LANE|X_32|X_4096|factor|factor_t|lane|lane_t|vector|vector_t",
     "kernels/kernels.h": r"MMSB_KERNELS",
     "native/bytes_words.h": r"EVERY_BYTE|HIGH_BITS|LOW_SEVEN|DEFINE_SCATTER|SCATTER_\w+",  # included by the byte loops
 }
