@@ -183,7 +183,7 @@ func runsKernels(s *subject) {
 
 // comparesAndSums runs the kernels that leave what they read as it is.
 func comparesAndSums(s *subject) {
-	const size, part = 100_003, 4096
+	const size = 100_003
 	set := s.kernels()
 	if set == nil {
 		return
@@ -213,12 +213,17 @@ func comparesAndSums(s *subject) {
 	s.put(s.device, s.stream, result, words([]uint64{0, math.MaxUint64}))
 	launch, err = set.Difference(result, a, b, size)
 	run(launch, err, words([]uint64{count, first}))
-	var sums []uint32
-	for at := 0; at < size; at += part {
-		sums = append(sums, crc32.Checksum(left[at:min(at+part, size)], crc32.MakeTable(crc32.Castagnoli)))
+	// What a warp loads at a time, rows of that, parts that end within one, more parts than warps; also where nothing is aligned.
+	for _, part := range []int{4096, 1536, 2064, 777, 5, size} {
+		for _, from := range []int{0, 1, 8} {
+			var sums []uint32
+			for at := from; at < size; at += part {
+				sums = append(sums, crc32.Checksum(left[at:min(at+part, size)], crc32.MakeTable(crc32.Castagnoli)))
+			}
+			launch, err = set.Checksum(result, a+driver.Address(from), uint64(size-from), uint64(part))
+			run(launch, err, words(sums))
+		}
 	}
-	launch, err = set.Checksum(result, a, size, part)
-	run(launch, err, words(sums))
 	s.NoError(set.Unload())
 }
 
