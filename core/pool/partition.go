@@ -166,13 +166,14 @@ func (p *Pool) HeldBytes(number int) uint64 {
 }
 
 // Sleep takes the memory of partitions that rest away. bare does that to all of the segments, or fails and has changed nothing.
+// Others go on meanwhile: nobody takes or gives segments of a partition that rests.
 func (p *Pool) Sleep(numbers []int, bare func(segments []Block) error) error {
-	p.growing.Lock()
-	defer p.growing.Unlock()
 	segments, _, _ := p.segmentsOf(numbers, false)
 	if err := bare(segments); err != nil {
 		return err
 	}
+	p.growing.Lock()
+	defer p.growing.Unlock()
 	p.mark(numbers, true)
 	return nil
 }

@@ -130,5 +130,5 @@ func (r *Runtime) Trim(keep uint64) error {
 	}
 	defer r.leave()
 	r.reap()
-	return r.noteLost(cmp.Or(r.layer.Trim(keep), r.host.trim()))
+	return r.noteLost(cmp.Or(r.layer.Trim(keep), r.host.trim(), r.pool.trimKept()))
 }

@@ -40,7 +40,7 @@ type Pool struct {
 	mapped  map[driver.Address]driver.Physical
 	idle    []driver.Physical                  // without an address: taken from segments for other segments
 	stray   []driver.Address                   // have memory that the driver did not take away, and that the books do not know
-	torn    map[driver.Address]driver.Physical // of partitions that sleep: memory that the driver did not map again
+	torn    map[driver.Address]driver.Physical // of partitions that rest or sleep: memory that was taken from its address
 	prepaid int                                // segments that are charged, and that the driver has not been asked for yet
 
 	made, ended atomic.Uint64 // memory of segments
@@ -66,6 +66,7 @@ func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, h
 	info := device.Info()
 	p := &Pool{host: host, device: device, ledger: ledger, peers: options.Peers, mapped: make(map[driver.Address]driver.Physical),
 		torn: make(map[driver.Address]driver.Physical)}
+	p.mover.marks.device, p.mover.cache.device = device, device
 	if options.Origin == pool.Automatic && !CanPool(info) {
 		options.Origin = pool.Plain
 	}
@@ -276,27 +277,35 @@ func (p *poolSource) segmentsOf(blocks ...pool.Block) (segments []driver.Address
 
 // Back implements pool.Source.
 func (p *poolSource) Back(space int, r pool.Range) error {
-	return p.backAll([]pool.Block{{Space: space, Range: r}})
+	return p.backAll([]pool.Block{{Space: space, Range: r}}, nil)
 }
 
-// backAll gives memory to segments of several ranges; to all of them or none.
-func (p *poolSource) backAll(blocks []pool.Block) error {
+// backAll gives memory to segments of several ranges; to all of them or none. reload is what is copied there meanwhile; nil: nothing.
+func (p *poolSource) backAll(blocks []pool.Block, reload *reload) error {
 	segments := p.segmentsOf(blocks...)
 	if err := p.prepay(len(segments)); err != nil {
 		return err
 	}
 	defer p.refund()
-	for i, segment := range segments {
-		if err := p.backSegment(segment); err != nil {
-			p.mutex.Lock()
-			for _, mapped := range segments[:i] { // nobody has used their memory
-				if p.unmap(mapped) != nil {
-					p.stray = append(p.stray, mapped)
-				}
-			}
-			p.mutex.Unlock()
-			return cmp.Or(err, p.dropIdle())
+	mapped, err := 0, error(nil)
+	for mapped < len(segments) && err == nil {
+		if err = p.backSegment(segments[mapped]); err == nil {
+			mapped++
+			err = reload.came(mapped)
 		}
+	}
+	if err != nil {
+		if reload != nil {
+			_ = reload.settleCopies()
+		}
+		p.mutex.Lock()
+		for _, segment := range segments[:mapped] { // nobody has used their memory
+			if p.unmap(segment) != nil {
+				p.stray = append(p.stray, segment)
+			}
+		}
+		p.mutex.Unlock()
+		return cmp.Or(err, p.dropIdle())
 	}
 	_ = p.dropIdle() // the segments have their memory; what does not end now does later
 	p.note(LogMap, blocks)
@@ -374,22 +383,45 @@ func (p *poolSource) Bare(space int, r pool.Range) (units uint64, err error) {
 	return block.Count, err
 }
 
-// bareAll takes memory away from segments of several ranges; from all of them or none. Where the driver does not map again what
-// it has unmapped, the memory and its bytes are torn from their address until mend.
-func (p *poolSource) bareAll(blocks []pool.Block) error {
+// bareAll takes memory away from segments of several ranges, one after the other, when each may go; from all of them or none. Until
+// all have lost it, memory is torn from its address, and it stays so where the driver does not map it again.
+func (p *poolSource) bareAll(blocks []pool.Block, may func(segment driver.Address) error) error {
 	segments := p.segmentsOf(blocks...)
-	count, err := p.bare(segments)
-	if err == nil {
-		p.note(LogUnmap, blocks)
-		return nil
+	torn, err := 0, error(nil)
+	for torn < len(segments) && err == nil {
+		if err = may(segments[torn]); err == nil {
+			err = p.tear(segments[torn])
+		}
+		if err == nil {
+			torn++
+		}
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for i := count - 1; i >= 0; i-- {
-		last := len(p.idle) - 1
-		p.torn[segments[i]], p.idle = p.idle[last], p.idle[:last]
+	if err != nil {
+		_ = p.mend(segments[:torn])
+		return err
 	}
-	_ = p.mend(segments[:count])
+	for _, segment := range segments {
+		p.idle = append(p.idle, p.torn[segment])
+		delete(p.torn, segment)
+	}
+	p.note(LogUnmap, blocks)
+	return nil
+}
+
+// atOnce lets memory of every segment go.
+func atOnce(driver.Address) error { return nil }
+
+// tear takes a segment's memory from its address. Nobody else has it until it is idle.
+func (p *poolSource) tear(segment driver.Address) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	err := p.device.Unmap(segment)
+	if err == nil {
+		p.torn[segment] = p.mapped[segment]
+		delete(p.mapped, segment)
+	}
 	return err
 }
 

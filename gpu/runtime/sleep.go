@@ -5,6 +5,7 @@ package runtime
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -185,15 +186,21 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 }
 
 func (p *Pool) sleep(partitions []int, options SleepOptions) error {
+	p.mover.mutex.Lock()
+	defer p.mover.mutex.Unlock()
+	l := &offload{Pool: p, needs: make(map[driver.Address]int)}
 	stored := make([]*keptTag, len(partitions))
 	var err error
 	for i, partition := range partitions {
-		if stored[i], err = p.keep(partition, options); err != nil {
+		if stored[i], err = l.keep(partition, options); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		err = p.books.Sleep(partitions, (*poolSource)(p).bareAll)
+		err = p.books.Sleep(partitions, func(segments []pool.Block) error { return (*poolSource)(p).bareAll(segments, l.left) })
+	}
+	if err != nil {
+		_ = p.settleCopies()
 	}
 	for i, partition := range partitions {
 		if err == nil {
@@ -202,10 +209,25 @@ func (p *Pool) sleep(partitions []int, options SleepOptions) error {
 			p.forget(stored[i])
 		}
 	}
+	for _, mark := range l.marks {
+		p.mover.marks.give(mark)
+	}
+	if lacks(err) {
+		_ = p.trimKept()
+	}
 	if left := (*poolSource)(p).dropIdle(); err == nil && left != nil {
 		log.Logf(log.Warning, "device %d: memory of tags that sleep does not end now, but later: %v", p.device.Info().Ordinal,
 			left)
 	}
+	return err
+}
+
+// trimKept gives back the pinned memory that is kept for the next sleep.
+func (p *Pool) trimKept() error {
+	if p == nil {
+		return nil
+	}
+	_, err := p.mover.cache.trim(math.MaxUint64, false)
 	return err
 }
 
@@ -233,20 +255,25 @@ func (r *Runtime) Wake(tags []Tag) error {
 }
 
 func (p *Pool) wake(partitions []int) error {
+	p.mover.mutex.Lock()
+	defer p.mover.mutex.Unlock()
+	var back *reload
 	err := p.mend(partitions)
 	if err == nil {
-		err = p.books.Wake(partitions, (*poolSource)(p).backAll)
+		err = p.books.Wake(partitions, func(segments []pool.Block) error {
+			back = p.reload(partitions, (*poolSource)(p).segmentsOf(segments...))
+			return (*poolSource)(p).backAll(segments, back)
+		})
 	}
 	if err != nil {
 		return cmp.Or(err, (*poolSource)(p).dropIdle())
 	}
-	for _, partition := range partitions {
-		if k := p.kept[partition].Load(); k != nil && err == nil {
-			err = p.fetch(partition, k)
-		}
+	if err = p.fromFiles(partitions); err == nil {
+		err = back.came(math.MaxInt)
 	}
-	if err != nil { // what cannot lose its memory now has it until the next wake
-		return cmp.Or(err, p.books.Sleep(partitions, (*poolSource)(p).bareAll), (*poolSource)(p).dropIdle())
+	if err = cmp.Or(err, p.settleCopies()); err != nil { // what cannot lose its memory now has it until the next wake
+		taken := p.books.Sleep(partitions, func(segments []pool.Block) error { return (*poolSource)(p).bareAll(segments, atOnce) })
+		return cmp.Or(err, taken, (*poolSource)(p).dropIdle())
 	}
 	for _, partition := range partitions {
 		p.forget(p.kept[partition].Swap(nil))
