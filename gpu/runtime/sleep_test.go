@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,17 +22,80 @@ import (
 	"libmmsb/gpu/sim"
 )
 
-// counting is a device that counts the bytes that are copied.
+// counting is a device that counts the bytes that are copied, and keeps the names of calls that a sleep or a wake makes. Each may
+// take a time of its own.
 type counting struct {
 	driver.Device
 	copied atomic.Uint64
+	mutex  sync.Mutex
+	calls  []string
+	costs  map[string]time.Duration
+}
+
+func (c *counting) call(name string) {
+	c.mutex.Lock()
+	c.calls = append(c.calls, name)
+	c.mutex.Unlock()
+	for end := time.Now().Add(c.costs[name]); time.Now().Before(end); {
+		time.Sleep(time.Until(end))
+	}
+}
+
+// said are the calls since it was asked last.
+func (c *counting) said() []string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	said := c.calls
+	c.calls = nil
+	return said
 }
 
 func (c *counting) Copy(stream driver.Stream, copies ...driver.Copy) error {
 	for _, copied := range copies {
 		c.copied.Add(copied.Bytes)
 	}
+	c.call("copy")
 	return c.Device.Copy(stream, copies...)
+}
+
+func (c *counting) Allocate(kind driver.Memory, bytes uint64) (driver.Address, error) {
+	c.call("allocate")
+	return c.Device.Allocate(kind, bytes)
+}
+
+func (c *counting) Free(kind driver.Memory, address driver.Address) error {
+	c.call("free")
+	return c.Device.Free(kind, address)
+}
+
+func (c *counting) CreatePhysical(bytes uint64) (driver.Physical, error) {
+	c.call("create")
+	return c.Device.CreatePhysical(bytes)
+}
+
+func (c *counting) DestroyPhysical(physical driver.Physical) error {
+	c.call("destroy")
+	return c.Device.DestroyPhysical(physical)
+}
+
+func (c *counting) Map(address driver.Address, physical driver.Physical, peers bool) error {
+	c.call("map")
+	return c.Device.Map(address, physical, peers)
+}
+
+func (c *counting) Unmap(address driver.Address) error {
+	c.call("unmap")
+	return c.Device.Unmap(address)
+}
+
+func (c *counting) SynchronizeStream(stream driver.Stream) error {
+	c.call("wait")
+	return c.Device.SynchronizeStream(stream)
+}
+
+func (c *counting) SynchronizeEvent(event driver.Event) error {
+	c.call("wait")
+	return c.Device.SynchronizeEvent(event)
 }
 
 // sleeper is a world with a pool, and blocks of tags whose bytes are known.
@@ -211,6 +275,72 @@ func TestTagsSleepAndWake(t *testing.T) {
 			require.NoError(t, s.make(1, 5*mib, weights, 1))
 		})
 	}
+}
+
+// Of 40 MiB and 3 of another tag: nothing waits between copies, those before run while the driver pins, maps and unmaps, and the
+// second sleep pins nothing.
+func TestCopiesRunBesideTheDriver(t *testing.T) {
+	s := newSleeper(t, sim.Options{Memory: 128 * mib}, 1, pool.Options{LargeStep: 2 * mib}, "weights", "cache")
+	tags := []Tag{tagOf(t, "weights"), tagOf(t, "cache")}
+	require.NoError(t, s.make(0, 40*mib, tags[0], 1))
+	require.NoError(t, s.make(0, 3*mib, tags[1], 2))
+	repeat := func(count int, names ...string) (all []string) {
+		for range count {
+			all = append(all, names...)
+		}
+		return all
+	}
+	for round := range 3 {
+		s.runtime.Reap()
+		require.NoError(t, s.streams[0].Synchronize())
+		s.counting.said()
+		require.NoError(t, s.runtime.Sleep(tags, forever(t, SleepKeep)))
+		copies := repeat(4, "copy")
+		if round == 0 {
+			copies = repeat(4, "allocate", "copy")
+		}
+		unmaps := slices.Concat([]string{"wait"}, repeat(8, "unmap"), []string{"wait"}, repeat(8, "unmap"), []string{"wait"},
+			repeat(4, "unmap"), []string{"wait"}, repeat(2, "unmap"))
+		said := s.counting.said()
+		require.Equal(t, slices.Concat(copies, unmaps, repeat(22, "destroy")), said[slices.Index(said, copies[0]):])
+		require.NoError(t, s.runtime.Wake(tags))
+		require.Equal(t, slices.Concat(repeat(8, "create", "map"), []string{"copy"}, repeat(8, "create", "map"), []string{"copy"},
+			repeat(4, "create", "map"), []string{"copy"}, repeat(2, "create", "map"), []string{"copy"}, repeat(laneCount, "wait")),
+			s.counting.said())
+		s.verify(0)
+		s.verify(1)
+	}
+	require.NoError(t, s.runtime.Trim(0))
+	require.Equal(t, 4, len(slices.DeleteFunc(s.counting.said(), func(name string) bool { return name != "free" })))
+}
+
+// Pinned memory that served one tag serves others, the smallest that suffices, and a file's buffers.
+func TestPinnedMemoryServesTheNextTag(t *testing.T) {
+	s := newSleeper(t, sim.Options{Memory: 128 * mib}, 1, pool.Options{LargeStep: 2 * mib}, "weights", "cache")
+	before := MemoryOf(nil).Charged
+	weights, cache := tagOf(t, "weights"), tagOf(t, "cache")
+	require.NoError(t, s.make(0, 21*mib-5000, weights, 1))
+	require.NoError(t, s.make(0, 18*mib, cache, 2))
+	pinnedNow := func() [2]uint64 { return [2]uint64{MemoryOf(nil).Charged - before, MemoryOf(nil).Free} }
+	require.NoError(t, s.runtime.Sleep([]Tag{weights}, forever(t, SleepKeep)))
+	require.Equal(t, [2]uint64{21 * mib, 0}, pinnedNow())
+	require.NoError(t, s.runtime.Wake([]Tag{weights}))
+	require.NoError(t, s.runtime.Sleep([]Tag{cache}, forever(t, SleepKeep)))
+	require.Equal(t, [2]uint64{21 * mib, 0}, pinnedNow())
+	require.NoError(t, s.runtime.Sleep([]Tag{weights}, forever(t, SleepKeep)), "none is left for it")
+	require.Equal(t, [2]uint64{42 * mib, 0}, pinnedNow())
+	require.NoError(t, s.runtime.Wake([]Tag{weights, cache}))
+	require.Equal(t, [2]uint64{42 * mib, 42 * mib}, pinnedNow())
+	require.NoError(t, s.runtime.Sleep([]Tag{cache, weights}, forever(t, SleepFile)))
+	require.Equal(t, [2]uint64{42 * mib, 42 * mib}, pinnedNow())
+	require.NoError(t, s.runtime.Wake([]Tag{weights, cache}))
+	s.verify(0)
+	s.verify(1)
+	require.NoError(t, s.driver.Inject(sim.Fault{Call: sim.Allocate}))
+	require.NoError(t, s.make(0, 30*mib, cache, 3))
+	require.NoError(t, s.runtime.Sleep([]Tag{cache}, forever(t, SleepKeep)), "the driver has more when what is free went back")
+	require.NoError(t, s.runtime.Wake([]Tag{cache}))
+	s.verify(2)
 }
 
 // One of the tags that slept together wakes alone, and what was freed meanwhile is not copied back.
