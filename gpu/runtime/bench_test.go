@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,43 @@ func (w *world) pairOn(native uintptr, lasting bool) error {
 		err = w.runtime.FreeOn(handle, native, lasting)
 	}
 	return err
+}
+
+// A model of an H100, 64 times as slow: the rate of its copies, what pinning took there, and what others have published that an
+// A100 takes for a segment of 2 MiB.
+func BenchmarkSleepModel(b *testing.B) {
+	const slower, bytes = 64, 256 * mib
+	d, err := sim.New(sim.Options{Memory: 512 * mib, Bandwidth: 54_900_000_000 / slower})
+	require.NoError(b, err)
+	defer d.Close()
+	s, err := sleeperOf(b, d, 1, Options{Pool: &pool.Options{}})
+	require.NoError(b, err)
+	weights := tagOf(b, "weights")
+	require.NoError(b, s.runtime.Partition(weights))
+	require.NoError(b, s.make(0, bytes, weights, 1))
+	s.counting.costs = map[string]time.Duration{
+		"allocate": slower * 350 * time.Millisecond / 64, // of 16 MiB
+		"create":   slower * 29 * time.Microsecond, "map": slower * 40 * time.Microsecond,
+		"unmap": slower * 34 * time.Microsecond, "destroy": slower * 23 * time.Microsecond,
+	}
+	var first, slept, woke time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		require.NoError(b, s.runtime.Sleep([]Tag{weights}, forever(b, SleepKeep)))
+		middle := time.Now()
+		require.NoError(b, s.runtime.Wake([]Tag{weights}))
+		if first == 0 {
+			first = middle.Sub(begin)
+			continue
+		}
+		slept, woke = slept+middle.Sub(begin), woke+time.Since(middle)
+	}
+	rate := func(took time.Duration) float64 { return bytes * slower / took.Seconds() / 1e9 }
+	b.ReportMetric(rate(first), "first-GB/s")
+	if n := time.Duration(b.N - 1); n > 0 {
+		b.ReportMetric(rate(slept/n), "sleep-GB/s")
+		b.ReportMetric(rate(woke/n), "wake-GB/s")
+	}
+	s.counting.costs = nil
+	s.finish()
 }
