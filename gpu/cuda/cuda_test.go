@@ -73,7 +73,7 @@ func (s *session) steps() []func() error {
 		func() (err error) { s.ordered, err = d.AllocateOrdered(s.stream, stepBytes); return },
 		func() (err error) { s.reserved, err = d.Reserve(2 * unit); return },
 		func() (err error) { s.physical, err = d.CreatePhysical(unit); return },
-		func() error { return d.Map(s.reserved, s.physical, true) },
+		func() error { return d.Map(s.reserved, true, s.physical) },
 		func() error { return d.Fill(s.stream, at(0), 1, stepBytes) },
 		func() error { return d.Copy(s.stream, driver.Copy{To: at(0), From: s.host, Bytes: 16}) },
 		func() error {
@@ -240,7 +240,7 @@ func TestUnknownAttributesAreNo(t *testing.T) {
 			require.Zero(t, info.Granularity)
 			_, err = opened.Reserve(1 << 20)
 			fails(t, err, status.Unsupported)
-			fails(t, opened.Map(1<<20, 1, false), status.Unsupported)
+			fails(t, opened.Map(1<<20, false, 1), status.Unsupported)
 		} else if !info.ManagedMemory {
 			without++
 			_, err = opened.Allocate(driver.Managed, 4096)
@@ -772,7 +772,7 @@ func TestPeersReachMappedMemory(t *testing.T) {
 	staging, err := one.Allocate(driver.Pinned, 4096)
 	require.NoError(t, err)
 	for value, peers := range []bool{true, false} {
-		require.NoError(t, one.Map(addresses, memory, peers))
+		require.NoError(t, one.Map(addresses, peers, memory))
 		require.NoError(t, one.Fill(0, addresses, byte(value)+1, 4096))
 		require.NoError(t, one.SynchronizeStream(0))
 		err := other.Fill(0, addresses, 9, 4096)
@@ -790,4 +790,35 @@ func TestPeersReachMappedMemory(t *testing.T) {
 	require.NoError(t, one.Free(driver.Pinned, staging))
 	require.NoError(t, one.DestroyPhysical(memory))
 	require.NoError(t, one.Release(addresses, unit))
+}
+
+// Access to what is mapped together is one call; what fails in the middle is as if it had not begun.
+func TestMemoryIsMappedTogether(t *testing.T) {
+	d, library := openFake(t)
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	unit := device.Info().Granularity
+	addresses, err := device.Reserve(8 * unit)
+	require.NoError(t, err)
+	memory := make([]driver.Physical, 8)
+	for i := range memory {
+		memory[i], err = device.CreatePhysical(unit)
+		require.NoError(t, err)
+	}
+	for _, function := range []string{"cuMemMap", "cuMemSetAccess"} {
+		library.Fail(function, map[string]int{"cuMemMap": 5, "cuMemSetAccess": 1}[function], 999)
+		fails(t, device.Map(addresses, false, memory...), status.Device)
+		require.Zero(t, library.Counts().Mappings)
+	}
+	library.Fail("cuMemSetAccess", 0, 0)
+	require.NoError(t, device.Map(addresses, false, memory...))
+	require.Equal(t, 1, library.Calls())
+	require.Equal(t, 8, library.Counts().Mappings)
+	require.NoError(t, device.Fill(0, addresses, 1, 8*unit))
+	require.NoError(t, device.SynchronizeStream(0))
+	for i := range memory {
+		require.NoError(t, device.Unmap(addresses+driver.Address(uint64(i)*unit)))
+		require.NoError(t, device.DestroyPhysical(memory[i]))
+	}
+	require.NoError(t, device.Release(addresses, 8*unit))
 }

@@ -255,17 +255,25 @@ static mmsb__cuda_outcome_t users_of(const mmsb__cuda_device_t *device, int othe
     return succeeded();
 }
 
-mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical, int others) {
+/* The driver takes longer to allow access than to map, and about as long for many mappings as for one. */
+mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, const uint64_t *memory, const size_t *bytes,
+                                    size_t count, int others) {
     const mmsb__cuda_table_t *cuda = device->cuda;
     CUmemAccessDesc users[MOST_PEERS + 1];
-    size_t count;
+    size_t user_count, mapped = 0;
+    uintptr_t end = address;
     mmsb__cuda_outcome_t outcome = enter(device);
     if (outcome.code != CUDA_SUCCESS)
         return outcome;
-    outcome = users_of(device, others, users, &count);
-    if (outcome.code == CUDA_SUCCESS && TRY(cuda, cuMemMap, address, bytes, 0, physical, 0) &&
-        !TRY(cuda, cuMemSetAccess, address, bytes, users, count)) {
-        cuda->cuMemUnmap(address, bytes);
+    outcome = users_of(device, others, users, &user_count);
+    while (mapped < count && outcome.code == CUDA_SUCCESS && TRY(cuda, cuMemMap, end, bytes[mapped], 0, memory[mapped], 0)) {
+        end += bytes[mapped++];
+    }
+    if (outcome.code != CUDA_SUCCESS || !TRY(cuda, cuMemSetAccess, address, end - address, users, user_count)) {
+        while (mapped > 0) {
+            end -= bytes[--mapped];
+            cuda->cuMemUnmap(end, bytes[mapped]);
+        }
     }
     return leave(device, outcome);
 }

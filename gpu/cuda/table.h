@@ -91,7 +91,8 @@ mmsb__cuda_outcome_t mmsb__cuda_release(mmsb__cuda_device_t *device, uintptr_t a
 mmsb__cuda_outcome_t mmsb__cuda_create_physical(mmsb__cuda_device_t *device, size_t bytes, uint64_t *physical);
 mmsb__cuda_outcome_t mmsb__cuda_destroy_physical(mmsb__cuda_device_t *device, uint64_t physical);
 /* For the device, and for those of so many others (0 = none), by ordinal, that can access it. */
-mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes, uint64_t physical, int others);
+mmsb__cuda_outcome_t mmsb__cuda_map(mmsb__cuda_device_t *device, uintptr_t address, const uint64_t *memory, const size_t *bytes,
+                                    size_t count, int others);
 mmsb__cuda_outcome_t mmsb__cuda_unmap(mmsb__cuda_device_t *device, uintptr_t address, size_t bytes);
 
 mmsb__cuda_outcome_t mmsb__cuda_create_stream(mmsb__cuda_device_t *device, int priority, uintptr_t *stream);

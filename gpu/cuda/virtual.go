@@ -7,12 +7,14 @@ package cuda
 
 #cgo noescape mmsb__cuda_reserve
 #cgo noescape mmsb__cuda_create_physical
+#cgo noescape mmsb__cuda_map
 */
 import "C"
 
 import (
 	"math"
 	"sync"
+	"unsafe"
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -24,7 +26,7 @@ type virtual struct {
 	mutex    sync.Mutex
 	reserved map[driver.Address]uint64 // bytes
 	physical map[driver.Physical]uint64
-	mapped   map[driver.Address]uint64
+	mapped   map[driver.Address]uint64 // by each multiple of the granularity: bytes where a mapping begins, 0 within it
 }
 
 // lockVirtual locks what a call on virtual memory needs, after the checks they all begin with.
@@ -126,34 +128,55 @@ func (d *device) DestroyPhysical(physical driver.Physical) error {
 }
 
 // Map maps memory at addresses that are reserved and have none yet.
-func (d *device) Map(address driver.Address, physical driver.Physical, peers bool) error {
+func (d *device) Map(address driver.Address, peers bool, memory ...driver.Physical) error {
 	if err := d.lockVirtual(); err != nil {
 		return err
 	}
 	defer d.virtual.mutex.Unlock()
-	bytes, known := d.virtual.physical[physical]
-	if !known {
-		return d.refuse(status.InvalidHandle, "%#x is not physical memory", physical)
-	}
-	if uint64(address)%d.info.Granularity != 0 || !d.virtual.covers(address, bytes) {
-		return d.refuse(status.InvalidArgument, "%d bytes at %#x are not within reserved addresses, in multiples of %d",
-			bytes, address, d.info.Granularity)
-	}
-	for start, length := range d.virtual.mapped {
-		if start < address+driver.Address(bytes) && address < start+driver.Address(length) {
-			return d.refuse(status.InvalidArgument, "cannot map %d bytes at %#x: %d bytes are mapped at %#x", bytes, address,
-				length, start)
+	handles, lengths, total := make([]C.uint64_t, len(memory)), make([]C.size_t, len(memory)), uint64(0)
+	for i, physical := range memory {
+		bytes, known := d.virtual.physical[physical]
+		if !known {
+			return d.refuse(status.InvalidHandle, "%#x is not physical memory", physical)
 		}
+		if bytes > math.MaxInt64-total {
+			return d.refuse(status.InvalidArgument, "cannot map %d and %d bytes together: they exceed 2^63-1", total, bytes)
+		}
+		handles[i], lengths[i], total = C.uint64_t(physical), C.size_t(bytes), total+bytes
+	}
+	if uint64(address)%d.info.Granularity != 0 || !d.virtual.covers(address, total) {
+		return d.refuse(status.InvalidArgument, "%d bytes at %#x are not within reserved addresses, in multiples of %d",
+			total, address, d.info.Granularity)
+	}
+	if total == 0 {
+		return nil
+	}
+	granules := func(each func(at driver.Address)) {
+		for at := address; at < address+driver.Address(total); at += driver.Address(d.info.Granularity) {
+			each(at)
+		}
+	}
+	taken := driver.Address(0)
+	granules(func(at driver.Address) {
+		if _, is := d.virtual.mapped[at]; is && taken == 0 {
+			taken = at
+		}
+	})
+	if taken != 0 {
+		return d.refuse(status.InvalidArgument, "cannot map %d bytes at %#x: memory is mapped at %#x", total, address, taken)
 	}
 	others := 0
 	if peers {
 		others = d.driver.Count()
 	}
-	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), C.size_t(bytes), C.uint64_t(physical),
-		C.int(others)); outcome.code != C.CUDA_SUCCESS {
-		return d.failed(outcome, "cannot map %d bytes at %#x", bytes, address)
+	if outcome := C.mmsb__cuda_map(d.c, C.uintptr_t(address), unsafe.SliceData(handles), unsafe.SliceData(lengths),
+		C.size_t(len(memory)), C.int(others)); outcome.code != C.CUDA_SUCCESS {
+		return d.failed(outcome, "cannot map %d bytes at %#x", total, address)
 	}
-	d.virtual.mapped[address] = bytes
+	granules(func(at driver.Address) { d.virtual.mapped[at] = 0 })
+	for at, i := address, 0; i < len(lengths); at, i = at+driver.Address(lengths[i]), i+1 {
+		d.virtual.mapped[at] = uint64(lengths[i])
+	}
 	return nil
 }
 
@@ -173,13 +196,15 @@ func (d *device) Unmap(address driver.Address) error {
 		return err
 	}
 	defer d.virtual.mutex.Unlock()
-	bytes, known := d.virtual.mapped[address]
-	if !known {
+	bytes := d.virtual.mapped[address]
+	if bytes == 0 {
 		return d.refuse(status.InvalidArgument, "nothing is mapped at %#x", address)
 	}
 	if outcome := C.mmsb__cuda_unmap(d.c, C.uintptr_t(address), C.size_t(bytes)); outcome.code != C.CUDA_SUCCESS {
 		return d.failed(outcome, "cannot unmap %d bytes at %#x", bytes, address)
 	}
-	delete(d.virtual.mapped, address)
+	for offset := uint64(0); offset < bytes; offset += d.info.Granularity {
+		delete(d.virtual.mapped, address+driver.Address(offset))
+	}
 	return nil
 }

@@ -157,9 +157,10 @@ type Device interface {
 	// CreatePhysical takes memory without an address; it ends when it is destroyed and no longer mapped.
 	CreatePhysical(bytes uint64) (Physical, error)
 	DestroyPhysical(physical Physical) error
-	// Map puts the whole of physical at an address of a reserved range, for reading and writing by kernels of this device; peers:
-	// and by those of every other one of the driver that can reach it.
-	Map(address Address, physical Physical, peers bool) error
+	// Map puts memory, the whole of each one behind the other, at addresses of a reserved range from one on, for reading and
+	// writing by kernels of this device; peers: and by those of every other one of the driver that can reach it. All of it or none:
+	// it is faster together.
+	Map(address Address, peers bool, memory ...Physical) error
 	// Unmap takes away what was mapped at the address. No work that uses it may be queued or running.
 	Unmap(address Address) error
 

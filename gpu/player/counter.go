@@ -101,11 +101,11 @@ func (c *counter) DestroyPhysical(physical driver.Physical) error {
 }
 
 // Map counts.
-func (c *counter) Map(address driver.Address, physical driver.Physical, peers bool) error {
+func (c *counter) Map(address driver.Address, peers bool, memory ...driver.Physical) error {
 	c.mutex.Lock()
-	c.calls.Mapped++
+	c.calls.Mapped += uint64(len(memory))
 	c.mutex.Unlock()
-	return c.Device.Map(address, physical, peers)
+	return c.Device.Map(address, peers, memory...)
 }
 
 // Unmap counts.

@@ -289,8 +289,9 @@ func (p *poolSource) backAll(blocks []pool.Block, reload *reload) error {
 	defer p.refund()
 	mapped, err := 0, error(nil)
 	for mapped < len(segments) && err == nil {
-		if err = p.backSegment(segments[mapped]); err == nil {
-			mapped++
+		var more int
+		if more, err = p.backSome(segments[mapped:]); err == nil {
+			mapped += more
 			err = reload.came(mapped)
 		}
 	}
@@ -348,29 +349,51 @@ func (p *poolSource) create() (driver.Physical, error) {
 	return physical, err
 }
 
-func (p *poolSource) backSegment(address driver.Address) error {
+// mostTogether is how many segments get memory in one call of the driver.
+const mostTogether = pieceBytes / poolSegment
+
+// backSome gives memory to the first of segments, as many as lie one behind the other, and says how many these are.
+func (p *poolSource) backSome(segments []driver.Address) (count int, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if at := slices.Index(p.stray, address); at >= 0 { // it has its memory still
+	if at := slices.Index(p.stray, segments[0]); at >= 0 { // it has its memory still
 		p.stray = slices.Delete(p.stray, at, at+1)
-		return nil
+		return 1, nil
 	}
-	var physical driver.Physical
-	if last := len(p.idle) - 1; last >= 0 {
-		physical, p.idle = p.idle[last], p.idle[:last]
-	} else {
-		var err error
-		if physical, err = p.create(); err != nil {
-			return err
+	var memory []driver.Physical
+	for i, segment := range segments[:min(len(segments), mostTogether)] {
+		if segment != segments[0]+driver.Address(i*poolSegment) || slices.Contains(p.stray, segment) {
+			break
 		}
+		physical, err := p.unused()
+		if err != nil {
+			p.idle = append(p.idle, memory...)
+			return 0, err
+		}
+		memory = append(memory, physical)
+	}
+	if err := p.device.Map(segments[0], p.peers, memory...); err != nil {
+		p.idle = append(p.idle, memory...)
+		return 0, err
+	}
+	for i, physical := range memory {
+		p.mapped[segments[i]] = physical
+	}
+	return len(memory), nil
+}
+
+// unused is a segment's memory: that is idle, or of the device. The lock is held.
+func (p *poolSource) unused() (driver.Physical, error) {
+	if last := len(p.idle) - 1; last >= 0 {
+		physical := p.idle[last]
+		p.idle = p.idle[:last]
+		return physical, nil
+	}
+	physical, err := p.create()
+	if err == nil {
 		p.made.Add(1)
 	}
-	if err := p.device.Map(address, physical, p.peers); err != nil {
-		p.idle = append(p.idle, physical)
-		return err
-	}
-	p.mapped[address] = physical
-	return nil
+	return physical, err
 }
 
 // Bare implements pool.Source.
@@ -432,7 +455,7 @@ func (p *poolSource) mend(segments []driver.Address) (first error) {
 		if !is {
 			continue
 		}
-		if err := p.device.Map(segment, physical, p.peers); err != nil {
+		if err := p.device.Map(segment, p.peers, physical); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}

@@ -78,9 +78,9 @@ func (c *counting) DestroyPhysical(physical driver.Physical) error {
 	return c.Device.DestroyPhysical(physical)
 }
 
-func (c *counting) Map(address driver.Address, physical driver.Physical, peers bool) error {
+func (c *counting) Map(address driver.Address, peers bool, memory ...driver.Physical) error {
 	c.call("map")
-	return c.Device.Map(address, physical, peers)
+	return c.Device.Map(address, peers, memory...)
 }
 
 func (c *counting) Unmap(address driver.Address) error {
@@ -304,9 +304,8 @@ func TestCopiesRunBesideTheDriver(t *testing.T) {
 		said := s.counting.said()
 		require.Equal(t, slices.Concat(copies, unmaps, repeat(22, "destroy")), said[slices.Index(said, copies[0]):])
 		require.NoError(t, s.runtime.Wake(tags))
-		require.Equal(t, slices.Concat(repeat(8, "create", "map"), []string{"copy"}, repeat(8, "create", "map"), []string{"copy"},
-			repeat(4, "create", "map"), []string{"copy"}, repeat(2, "create", "map"), []string{"copy"}, repeat(laneCount, "wait")),
-			s.counting.said())
+		back := func(segments int) []string { return append(repeat(segments, "create"), "map", "copy") }
+		require.Equal(t, slices.Concat(back(8), back(8), back(4), back(2), repeat(laneCount, "wait")), s.counting.said())
 		s.verify(0)
 		s.verify(1)
 	}

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"libmmsb/core/region"
@@ -428,36 +429,64 @@ func (p *physical) endIfUnused() {
 	a.release(p.block)
 }
 
-// Map puts physical memory at a reserved address.
-func (d *device) Map(address driver.Address, handle driver.Physical, peers bool) error {
+// Map puts physical memory at reserved addresses.
+func (d *device) Map(address driver.Address, peers bool, handles ...driver.Physical) error {
 	if err := d.enterWhole(Map, uint64(address)); err != nil {
 		return err
 	}
 	defer d.leave()
-	a := d.arena
-	a.mutex.Lock()
-	defer a.mutex.Unlock()
-	p, err := d.physical(handle)
-	if err != nil {
-		return err
+	d.arena.mutex.Lock()
+	defer d.arena.mutex.Unlock()
+	var mapped []*block
+	for at := address; len(mapped) < len(handles); {
+		b, err := d.mapOne(at, handles[len(mapped)], peers)
+		if err != nil {
+			for _, b := range mapped {
+				err = cmp.Or(err, theWindow.alias(b.address, b.address, b.bytes))
+				b.unmap()
+			}
+			return err
+		}
+		mapped = append(mapped, b)
+		at += driver.Address(b.bytes)
 	}
-	r := a.reservationOf(address, p.bytes)
-	if r == nil {
-		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved and free", p.bytes, uint64(address))
-	}
-	if err := theWindow.alias(address, p.block.address, p.bytes); err != nil {
-		return err
-	}
-	a.enter(&block{
-		address: address, slot: p.bytes, arena: a, owner: d, state: live, bytes: p.bytes, physical: p, history: p.block.history,
-		reservation: r, peers: peers,
-	})
-	r.mapped++
-	p.mapped++
-	for at := address; at < address+driver.Address(p.bytes); at += granularity {
-		delete(r.taken, at)
+	for _, b := range mapped {
+		for at := b.address; at < b.address+driver.Address(b.bytes); at += granularity {
+			delete(b.reservation.taken, at)
+		}
 	}
 	return nil
+}
+
+func (d *device) mapOne(address driver.Address, handle driver.Physical, peers bool) (*block, error) {
+	p, err := d.physical(handle)
+	if err != nil {
+		return nil, err
+	}
+	a := d.arena
+	r := a.reservationOf(address, p.bytes)
+	if r == nil {
+		return nil, status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved and free", p.bytes, uint64(address))
+	}
+	if err := theWindow.alias(address, p.block.address, p.bytes); err != nil {
+		return nil, err
+	}
+	b := &block{
+		address: address, slot: p.bytes, arena: a, owner: d, state: live, bytes: p.bytes, physical: p, history: p.block.history,
+		reservation: r, peers: peers,
+	}
+	a.enter(b)
+	r.mapped++
+	p.mapped++
+	return b, nil
+}
+
+// unmap ends a block that is mapped by hand; its addresses are bare.
+func (b *block) unmap() {
+	b.arena.enterAt(b.reservation.block, b.address, b.slot)
+	b.reservation.mapped--
+	b.physical.mapped--
+	b.physical.endIfUnused()
 }
 
 // reservationOf is the reservation that holds addresses where nothing is mapped.
@@ -497,10 +526,7 @@ func (d *device) Unmap(address driver.Address) error {
 			b.reservation.taken[at] = use
 		}
 	}
-	a.enterAt(b.reservation.block, b.address, b.slot)
-	b.reservation.mapped--
-	b.physical.mapped--
-	b.physical.endIfUnused()
+	b.unmap()
 	return nil
 }
 

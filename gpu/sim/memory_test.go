@@ -297,8 +297,8 @@ func TestMappedMemoryEndsWithItsDevices(t *testing.T) {
 			require.NoError(t, err)
 		}
 		// The other way round than their addresses, so that bytes and addresses differ.
-		require.NoError(t, device.Map(addresses, pieces[1], false))
-		require.NoError(t, device.Map(addresses+driver.Address(unit), pieces[0], false))
+		require.NoError(t, device.Map(addresses, false, pieces[1]))
+		require.NoError(t, device.Map(addresses+driver.Address(unit), false, pieces[0]))
 		block, err := device.Allocate(driver.Plain, 2*unit)
 		require.NoError(t, err)
 		require.NoError(t, device.Fill(0, addresses, 10+round, 2*unit))

@@ -253,7 +253,7 @@ var mistakes = []mistake{
 		p.NoError(err)
 		memory, err := p.d.CreatePhysical(unit)
 		p.NoError(err)
-		p.NoError(p.d.Map(addresses, memory, false))
+		p.NoError(p.d.Map(addresses, false, memory))
 		p.fill(p.a, addresses)
 		if !planted {
 			p.synchronize()

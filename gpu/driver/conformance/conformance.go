@@ -76,6 +76,7 @@ var behaviours = []behaviour{
 	{name: "takes hints of the use of managed memory", run: takesHints, needs: hints},
 	{name: "maps memory by hand", run: mapsMemory, needs: virtual},
 	{name: "mapped memory grows in place", run: growsMapped, needs: virtual},
+	{name: "memory is mapped together", run: mapsTogether, needs: virtual},
 	{name: "refuses bad mappings", run: refusesMappings, needs: virtual},
 	{name: "says what it cannot do", run: unsupported},
 	{name: "ends streams", run: endsStreams},
@@ -458,14 +459,14 @@ func mapsMemory(s *subject) {
 	s.Zero(uint64(addresses) % unit)
 	memory, err := s.device.CreatePhysical(2 * unit)
 	s.NoError(err)
-	s.NoError(s.device.Map(addresses+driver.Address(unit), memory, false))
+	s.NoError(s.device.Map(addresses+driver.Address(unit), false, memory))
 	content := noise(5000, 1)
 	s.put(s.device, s.stream, addresses+driver.Address(unit)+100, content)
 	s.Equal(content, s.get(s.device, s.stream, addresses+driver.Address(unit)+100, 5000))
 	s.fails(status.InvalidArgument, s.device.Release(addresses, 4*unit), "something is mapped")
 	s.NoError(s.device.Unmap(addresses + driver.Address(unit)))
 	// The memory keeps its bytes when it is mapped elsewhere.
-	s.NoError(s.device.Map(addresses, memory, false))
+	s.NoError(s.device.Map(addresses, false, memory))
 	s.Equal(content, s.get(s.device, s.stream, addresses+100, 5000))
 	s.NoError(s.device.DestroyPhysical(memory), "it stays until it is no longer mapped")
 	s.Equal(content, s.get(s.device, s.stream, addresses+100, 5000))
@@ -482,7 +483,7 @@ func reachesMapped(s *subject) {
 	s.NoError(err)
 	stream := s.newStream(other)
 	for round := range byte(2) { // mapped anew, it is again
-		s.NoError(s.device.Map(addresses, memory, true))
+		s.NoError(s.device.Map(addresses, true, memory))
 		s.NoError(other.Fill(stream, addresses, 7+round, 4096))
 		s.NoError(other.SynchronizeStream(stream))
 		s.Equal(bytes.Repeat([]byte{7 + round}, 4096), s.get(s.device, s.stream, addresses, 4096))
@@ -501,7 +502,7 @@ func growsMapped(s *subject) {
 		memory, err := s.device.CreatePhysical(unit)
 		s.NoError(err)
 		pieces = append(pieces, memory)
-		s.NoError(s.device.Map(addresses+driver.Address(i*unit), memory, false))
+		s.NoError(s.device.Map(addresses+driver.Address(i*unit), false, memory))
 	}
 	content := noise(2*unit, 1)
 	s.put(s.device, s.stream, addresses+driver.Address(unit/2), content)
@@ -511,6 +512,39 @@ func growsMapped(s *subject) {
 		s.NoError(s.device.DestroyPhysical(memory))
 	}
 	s.NoError(s.device.Release(addresses, 3*unit))
+}
+
+// Memory of two sizes is mapped in one call, all of it or none.
+func mapsTogether(s *subject) {
+	unit := s.info.Granularity
+	addresses, err := s.device.Reserve(4 * unit)
+	s.NoError(err)
+	one, err := s.device.CreatePhysical(unit)
+	s.NoError(err)
+	two, err := s.device.CreatePhysical(2 * unit)
+	s.NoError(err)
+	s.fails(status.InvalidHandle, s.device.Map(addresses, false, one, two, two+1<<40), "unknown memory behind known one")
+	s.fails(status.InvalidArgument, s.device.Map(addresses+driver.Address(2*unit), false, one, two), "the second is not reserved")
+	s.NoError(s.device.Map(addresses+driver.Address(3*unit), false, one))
+	s.fails(status.InvalidArgument, s.device.Map(addresses, false, two, two), "something is mapped at the end of the second")
+	s.NoError(s.device.Unmap(addresses + driver.Address(3*unit)))
+	s.NoError(s.device.Map(addresses, false), "nothing to do")
+	for _, at := range []uint64{0, 1, 2, 3} {
+		s.fails(status.InvalidArgument, s.device.Unmap(addresses+driver.Address(at*unit)), "nothing is mapped")
+	}
+	s.NoError(s.device.Map(addresses+driver.Address(unit), false, two, one))
+	content := noise(2*unit, 1)
+	s.put(s.device, s.stream, addresses+driver.Address(3*unit/2), content)
+	s.Equal(content, s.get(s.device, s.stream, addresses+driver.Address(3*unit/2), 2*unit), "across the border of both")
+	s.fails(status.InvalidArgument, s.device.Unmap(addresses+driver.Address(2*unit)), "within what is mapped")
+	s.NoError(s.device.Unmap(addresses + driver.Address(3*unit)))
+	s.NoError(s.device.Map(addresses, false, one), "each is taken away by itself")
+	s.Equal(content[3*unit/2:], s.get(s.device, s.stream, addresses, unit/2))
+	s.NoError(s.device.Unmap(addresses))
+	s.NoError(s.device.Unmap(addresses + driver.Address(unit)))
+	s.NoError(s.device.DestroyPhysical(one))
+	s.NoError(s.device.DestroyPhysical(two))
+	s.NoError(s.device.Release(addresses, 4*unit))
 }
 
 func refusesMappings(s *subject) {
@@ -527,17 +561,17 @@ func refusesMappings(s *subject) {
 	s.NoError(err)
 	memory, err := s.device.CreatePhysical(unit)
 	s.NoError(err)
-	s.fails(status.InvalidHandle, s.device.Map(addresses, memory+1<<40, false), "unknown memory")
-	s.fails(status.InvalidArgument, s.device.Map(addresses+1, memory, false), "not aligned")
-	s.fails(status.InvalidArgument, s.device.Map(addresses+driver.Address(2*unit), memory, false), "not reserved")
+	s.fails(status.InvalidHandle, s.device.Map(addresses, false, memory+1<<40), "unknown memory")
+	s.fails(status.InvalidArgument, s.device.Map(addresses+1, false, memory), "not aligned")
+	s.fails(status.InvalidArgument, s.device.Map(addresses+driver.Address(2*unit), false, memory), "not reserved")
 	s.fails(status.InvalidArgument, s.device.Unmap(addresses), "nothing is mapped")
-	s.NoError(s.device.Map(addresses, memory, false))
-	s.fails(status.InvalidArgument, s.device.Map(addresses, memory, false), "something is mapped")
+	s.NoError(s.device.Map(addresses, false, memory))
+	s.fails(status.InvalidArgument, s.device.Map(addresses, false, memory), "something is mapped")
 	s.NoError(s.device.Unmap(addresses))
 	s.fails(status.InvalidArgument, s.device.Unmap(addresses), "twice")
 	s.NoError(s.device.DestroyPhysical(memory))
 	s.fails(status.InvalidHandle, s.device.DestroyPhysical(memory), "twice")
-	s.fails(status.InvalidHandle, s.device.Map(addresses, memory, false), "destroyed")
+	s.fails(status.InvalidHandle, s.device.Map(addresses, false, memory), "destroyed")
 	s.fails(status.InvalidArgument, s.device.Release(addresses, unit), "half of it")
 	s.NoError(s.device.Release(addresses, 2*unit))
 	s.fails(status.InvalidArgument, s.device.Release(addresses, 2*unit), "twice")
@@ -563,7 +597,7 @@ func unsupported(s *subject) {
 		s.fails(status.Unsupported, err)
 		_, err = s.device.CreatePhysical(2 << 20)
 		s.fails(status.Unsupported, err)
-		s.fails(status.Unsupported, s.device.Map(2<<20, 1, false))
+		s.fails(status.Unsupported, s.device.Map(2<<20, false, 1))
 		s.fails(status.Unsupported, s.device.Unmap(2<<20))
 		s.fails(status.Unsupported, s.device.Release(2<<20, 2<<20))
 	}
@@ -795,7 +829,7 @@ func knowsItsMemory(s *subject) {
 		s.NoError(err)
 		physical, err := s.device.CreatePhysical(s.info.Granularity)
 		s.NoError(err)
-		s.NoError(s.device.Map(reserved, physical, false))
+		s.NoError(s.device.Map(reserved, false, physical))
 		s.True(holds(reserved + 100))
 		s.NoError(s.device.Unmap(reserved))
 		s.NoError(s.device.DestroyPhysical(physical))

@@ -1096,8 +1096,13 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmem
 
 EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count) {
     BEGIN_IN_CONTEXT(cuMemSetAccess);
-    struct block *block = block_at(address);
-    if (block == NULL || block->kind != MAPPED || block->bytes != bytes || count == 0)
+    size_t first = place_of(address), last = first;
+    for (CUdeviceptr at = address; at < address + bytes; at += blocks[last++].bytes) { /* whole mappings, without gaps */
+        if (last == block_count || blocks[last].kind != MAPPED || blocks[last].address != at ||
+            blocks[last].bytes > address + bytes - at)
+            return end(CUDA_ERROR_INVALID_VALUE);
+    }
+    if (first == last || count == 0)
         return end(CUDA_ERROR_INVALID_VALUE);
     unsigned users = 0;
     for (size_t i = 0; i < count; i++) {
@@ -1106,9 +1111,11 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcc
             return end(CUDA_ERROR_INVALID_VALUE);
         users |= 1u << access[i].location.id;
     }
-    block->users = users;
-    block->accessible = true;
-    if (mprotect((void *)block->address, bytes, PROT_READ | PROT_WRITE) != 0)
+    for (; first < last; first++) {
+        blocks[first].users = users;
+        blocks[first].accessible = true;
+    }
+    if (mprotect((void *)address, bytes, PROT_READ | PROT_WRITE) != 0)
         abort();
     return end(CUDA_SUCCESS);
 }
