@@ -209,10 +209,11 @@ func TestAPoolWhoseDriverFailsTwice(t *testing.T) {
 		sleep := func() error { return w.runtime.Sleep([]Tag{tag}, forever(t, SleepKeep)) }
 		wake := func() error { return w.runtime.Wake([]Tag{tag}) }
 		trim := func() error { return w.runtime.Trim(0) }
+		allocate(5000, tag) // a wake gets memory in two calls
 		allocate(5*mib, tag)
 		allocate(3*mib, 0)
 		allocate(5*mib, 0)
-		move(sleep)
+		move(sleep, wake, sleep)
 		for _, handle := range live[max(0, len(live)-2):] {
 			mustFree(t, handle)
 		}

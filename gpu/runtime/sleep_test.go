@@ -381,7 +381,9 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	requireCode(t, status.InvalidArgument, s.runtime.Wake([]Tag{undeclared}))
 	requireCode(t, status.InvalidArgument, s.runtime.Partition(1<<20))
 	requireCode(t, status.InvalidState, s.runtime.Wake([]Tag{weights}))
+	charged := MemoryOf(nil).Charged
 	requireCode(t, status.OutOfMemory, s.runtime.Sleep([]Tag{weights}, keep))
+	require.Equal(t, charged, MemoryOf(nil).Charged, "what it got went back")
 	missing := forever(t, SleepFile)
 	missing.Folder += "/missing"
 	requireCode(t, status.NotFound, s.runtime.Sleep([]Tag{weights}, missing))

@@ -127,7 +127,7 @@ WHOLE_SOURCES = Go(
         ),
         Mutant(
             "kept-not-charged", "what guards and sleeping tags keep escapes the budget",
-            "takePinned", "pinnedLedger.take(bytes)", "pinnedLedger.take(0)",
+            "chargePinned", "pinnedLedger.take(bytes)", "pinnedLedger.take(0)",
             mode=KEPT,
         ),
         Mutant(

@@ -99,7 +99,7 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "half-mapped", "segments stay mapped when the last one of them gets no memory",
-            "poolSource.backAll", "segments[:i]", "segments[:i-i]",
+            "poolSource.backAll", "segments[:mapped]", "segments[:mapped-mapped]",
         ),
         Mutant(
             "left-over-fails", "segments count as without memory where what was left over does not end",
@@ -108,21 +108,22 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "physical-lost", "memory that could not be mapped is forgotten",
-            "poolSource.backSegment", "p.idle = append(p.idle, physical)\n\t\treturn err", "return err",
+            "poolSource.backSome", "memory...); err != nil {\n\t\tp.idle = append(p.idle, memory...)", "memory...); err != nil {",
         ),
         Mutant(
             "moved-for-one", "other devices do not reach a segment that was mapped again",
-            "poolSource.mend", "p.device.Map(segment, physical, p.peers)", "p.device.Map(segment, physical, false)",
+            "poolSource.mend", "p.device.Map(segment, p.peers, physical)", "p.device.Map(segment, false, physical)",
             mode="^TestPeers",
         ),
         Mutant(
             "backed-for-one", "other devices do not reach segments of a pool for peers",
-            "poolSource.backSegment", "p.device.Map(address, physical, p.peers)", "p.device.Map(address, physical, false)",
+            "poolSource.backSome", "p.device.Map(segments[0], p.peers, memory...)", "p.device.Map(segments[0], false, memory...)",
             mode="^TestPeers",
         ),
         Mutant(
             "torn-is-idle", "memory that could not be mapped again serves other segments",
-            "poolSource.bareAll", "p.torn[segments[i]], p.idle = p.idle[last], p.idle[:last]", "_ = last",
+            "poolSource.bareAll", "_ = p.mend(segments[:torn])",
+            "_ = p.mend(segments[:torn])\n\t\tfor _, physical := range p.torn {\n\t\t\tp.idle = append(p.idle, physical)\n\t\t}",
             mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
         Mutant(
@@ -132,7 +133,7 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "stray-forgotten", "memory that could not be unmapped is forgotten",
-            "poolSource.backAll", "p.stray = append(p.stray, mapped)", "_ = mapped",
+            "poolSource.backAll", "p.stray = append(p.stray, segment)", "_ = segment",
             mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
         Mutant(

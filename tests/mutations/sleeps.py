@@ -57,7 +57,7 @@ SLEEPS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^TestRandomSleeps$",
-    sound=("^TestRandomSleeps$", "^Test(TagsSleep|BlocksThatSleep|SleepsThat|ASleepWaits|ASleepWhose)", "Capture"),
+    sound=("^TestRandomSleeps$", "^Test(TagsSleep|BlocksThatSleep|SleepsThat|ASleepWaits|ASleepWhose|CopiesRun|PinnedMemory|BudgetsCount)", "Capture"),
     mutants=(
         Mutant(
             "runs-overlap", "runs of a piece overlap where they are kept",
@@ -80,7 +80,61 @@ SLEEPS = Go(
         ),
         Mutant(
             "copies-not-awaited", "memory goes while it is copied",
-            "Pool.move", "err = cmp.Or(err, p.await(l))", "_ = l",
+            "offload.left", "l.passed < l.needs[segment]", "false && l.passed < l.needs[segment]",
+        ),
+        Mutant(
+            "goes-before-the-last-copy", "memory goes when all pieces but the last one that has bytes of it are copied",
+            "offload.queue", "l.needs[segment] = len(l.marks)", "l.needs[segment] = len(l.marks) - 1",
+        ),
+        Mutant(
+            "comes-before-the-memory", "a piece is copied back before its segments have memory",
+            "reload.came", "c.needs[c.queued] <= segments", "c.needs[c.queued] <= segments + 1",
+            mode="^TestCopiesRun",
+        ),
+        Mutant(
+            "wake-returns-early", "a wake returns while bytes are on their way",
+            "Pool.wake", "p.settleCopies()", "error(nil)",
+        ),
+        Mutant(
+            "unmapped-under-copies", "memory of a wake that fails goes while bytes are copied there",
+            "poolSource.backAll", "_ = reload.settleCopies()", "_ = reload",
+            mode="^TestASleepWhose",
+        ),
+        Mutant(
+            "kept-under-copies", "pinned memory of a sleep that fails serves others while bytes are copied there",
+            "Pool.sleep", "_ = p.settleCopies()", "_ = p",
+            mode="^TestASleepWhose",
+        ),
+        Mutant(
+            "pinned-too-small", "memory that is too small serves a piece",
+            "pinnedCache.take", "c.place(bytes)", "c.place(bytes / 2)",
+            mode="^TestPinnedMemoryServes",
+        ),
+        Mutant(
+            "pinned-each-time", "a wake gives pinned memory back, and the next sleep pins anew",
+            "Pool.wake", "p.forget(p.kept[partition].Swap(nil))",
+            "p.forget(p.kept[partition].Swap(nil))\n\t\t_ = p.trimKept()",
+            mode="^TestCopiesRun",
+        ),
+        Mutant(
+            "failed-sleep-holds", "a sleep that lacks pinned memory holds what it got",
+            "Pool.sleep", "_ = p.trimKept()", "_ = p",
+            mode="^TestSleepsThat",
+        ),
+        Mutant(
+            "charged-for-nothing", "pinned memory that was never allocated stays charged",
+            "pinnedCache.put", "pinnedLedger.Give(p.bytes)", "_ = p",
+            mode="^TestSleepsThat",
+        ),
+        Mutant(
+            "trim-forgets-pinned", "pinned memory that the driver did not take is forgotten",
+            "pinnedCache.trim", "c.put([]pinned{p})", "_ = p",
+            mode="^TestBudgetsCount",
+        ),
+        Mutant(
+            "nobody-gets-pinned", "who lacks pinned memory does not get what a wake left",
+            "pinnedCache.take", "pinnedLedger.join(c)", "_ = c",
+            mode="^TestBudgetsCount",
         ),
         Mutant(
             "sleepers-are-used", "a use of a block that sleeps begins",
@@ -93,8 +147,8 @@ SLEEPS = Go(
         ),
         Mutant(
             "failed-wake-forgets", "a wake that fails loses what was kept",
-            "Pool.wake", "err = p.fetch(partition, k)",
-            "if err = p.fetch(partition, k); err != nil {\n\t\t\t\tp.forget(p.kept[partition].Swap(nil))\n\t\t\t}",
+            "Pool.wake", "taken := p.books.Sleep(",
+            "for _, partition := range partitions {\n\t\t\tp.forget(p.kept[partition].Swap(nil))\n\t\t}\n\t\ttaken := p.books.Sleep(",
             mode="^TestASleepWhose",
         ),
         Mutant(
