@@ -2163,7 +2163,7 @@ typedef struct mmsb_device_memory {
      * the blocks. fallback:pageable is not counted: it is no memory that devices access. */
     uint64_t charged;
     uint64_t charged_peak; /* largest value of charged */
-    uint64_t pool_free;    /* bytes of charged that pools keep and no block has */
+    uint64_t pool_free;    /* bytes of charged that pools keep and no block has, and pinned memory kept for the next sleep */
     uint64_t asked;        /* requests that made other runtimes give back what they keep, since the device's first runtime */
     uint64_t helped;       /* those of asked that had their memory then */
     uint64_t returned;     /* bytes that were given back for others */
@@ -2348,7 +2348,8 @@ MMSB_API mmsb_status_t mmsb_runtime_device(mmsb_runtime_t runtime, int32_t *devi
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_reap(mmsb_runtime_t runtime);
 
-/* Gives memory that the driver, or the pool, keeps for reuse back to the device, until keep bytes are left.
+/* Gives memory that the driver, or the pool, keeps for reuse back to the device, until keep bytes are left, and all pinned memory
+ * that is kept for reuse.
  * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_trim(mmsb_runtime_t runtime, uint64_t keep);
 
@@ -2546,7 +2547,7 @@ MMSB_API mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block);
 MMSB_API mmsb_status_t mmsb_pool_partition(mmsb_runtime_t runtime, mmsb_tag_t tag);
 
 #define MMSB_SLEEP_DROP 1 /* the bytes of the blocks are not kept: after the wake they are not defined */
-#define MMSB_SLEEP_KEEP 2 /* they are kept in pinned memory of the host */
+#define MMSB_SLEEP_KEEP 2 /* they are kept in pinned memory of the host, which stays with the runtime for the next sleep */
 #define MMSB_SLEEP_FILE 3 /* they are kept in a file without a name, which ends with the wake or the process */
 
 typedef struct mmsb_sleep_options {
@@ -2565,6 +2566,8 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
  * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
  * the budget. options may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what
  * it has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
+ * Pinned memory is taken once: a later sleep has it again, until mmsb_runtime_trim, the runtime's end, or a call of this process
+ * that would fail for the lack of some. Sleeps and wakes of one runtime come one after the other.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
  * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
  * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and

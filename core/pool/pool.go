@@ -57,7 +57,7 @@ type Pool struct {
 	options Options
 	source  Source
 
-	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this lock alone, or while a partition rests
+	growing sync.Mutex // one grows, or gives memory back, at a time; the source is called under this alone, or for what rests
 	books   sync.Mutex // lock locks it
 	cut     func(space int, at, front uint64)
 	peak    uint64 // the most units that were held when segments got memory: what is held for magazines has just come back then

@@ -86,8 +86,8 @@ func (x *piece) only(held []run) piece {
 
 func (r run) end() driver.Address { return r.address + driver.Address(r.bytes) }
 
-// offload is what a sleep copies to pinned memory. Nothing waits between the copies; the memory of a segment goes when those of its
-// bytes are done, while later ones run.
+// offload is what a sleep copies to pinned memory. Nothing waits between the copies; the memory of a segment goes when those of
+// its bytes are done, while later ones run.
 type offload struct {
 	*Pool
 	marks  []driver.Event         // behind each piece, in the order in which they were queued
@@ -95,8 +95,8 @@ type offload struct {
 	passed int                    // marks that the device is known to have come past
 }
 
-// keep begins to copy the bytes of a partition to where they are kept; nil where they are dropped. What a file keeps is there when
-// it returns. What it returns with an error is forgotten when the copies have settled.
+// keep begins to copy the bytes of a partition to where they are kept; nil where they are dropped. What a file keeps is there
+// when it returns. What it returns with an error is forgotten when the copies have settled.
 func (l *offload) keep(partition int, options SleepOptions) (*keptTag, error) {
 	if options.Mode == SleepDrop {
 		return nil, nil
@@ -175,8 +175,8 @@ func (l *offload) left(segment driver.Address) error {
 	return nil
 }
 
-// reload is what a wake copies back from pinned memory: a piece is queued when its segments have memory, and copied while the next
-// ones get theirs.
+// reload is what a wake copies back from pinned memory: a piece is queued when its segments have memory, and copied while the
+// next ones get theirs.
 type reload struct {
 	*Pool
 	pieces []piece

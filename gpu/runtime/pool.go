@@ -280,7 +280,8 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 	return p.backAll([]pool.Block{{Space: space, Range: r}}, nil)
 }
 
-// backAll gives memory to segments of several ranges; to all of them or none. reload is what is copied there meanwhile; nil: nothing.
+// backAll gives memory to segments of several ranges; to all of them or none. reload is what is copied there meanwhile; nil:
+// nothing.
 func (p *poolSource) backAll(blocks []pool.Block, reload *reload) error {
 	segments := p.segmentsOf(blocks...)
 	if err := p.prepay(len(segments)); err != nil {
@@ -406,8 +407,8 @@ func (p *poolSource) Bare(space int, r pool.Range) (units uint64, err error) {
 	return block.Count, err
 }
 
-// bareAll takes memory away from segments of several ranges, one after the other, when each may go; from all of them or none. Until
-// all have lost it, memory is torn from its address, and it stays so where the driver does not map it again.
+// bareAll takes memory away from segments of several ranges, one after the other, when each may go; from all of them or none.
+// Until all have lost it, memory is torn from its address, and it stays so where the driver does not map it again.
 func (p *poolSource) bareAll(blocks []pool.Block, may func(segment driver.Address) error) error {
 	segments := p.segmentsOf(blocks...)
 	torn, err := 0, error(nil)

@@ -57,7 +57,11 @@ SLEEPS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^TestRandomSleeps$",
-    sound=("^TestRandomSleeps$", "^Test(TagsSleep|BlocksThatSleep|SleepsThat|ASleepWaits|ASleepWhose|CopiesRun|PinnedMemory|BudgetsCount)", "Capture"),
+    sound=(
+        "^TestRandomSleeps$",
+        "^Test(TagsSleep|BlocksThatSleep|SleepsThat|ASleepWaits|ASleepWhose|CopiesRun|PinnedMemory|BudgetsCount)",
+        "Capture",
+    ),
     mutants=(
         Mutant(
             "runs-overlap", "runs of a piece overlap where they are kept",
@@ -148,7 +152,7 @@ SLEEPS = Go(
         Mutant(
             "failed-wake-forgets", "a wake that fails loses what was kept",
             "Pool.wake", "taken := p.books.Sleep(",
-            "for _, partition := range partitions {\n\t\t\tp.forget(p.kept[partition].Swap(nil))\n\t\t}\n\t\ttaken := p.books.Sleep(",
+            "p.forget(p.kept[partitions[0]].Swap(nil))\n\t\ttaken := p.books.Sleep(",
             mode="^TestASleepWhose",
         ),
         Mutant(

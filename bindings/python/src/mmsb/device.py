@@ -136,7 +136,7 @@ class DeviceMemory(NamedTuple):
     #: memory for copies.
     charged: int
     charged_peak: int
-    #: Bytes of charged that pools keep and no block has.
+    #: Bytes of charged that pools keep and no block has, and pinned memory that is kept for the next sleep.
     pool_free: int
     #: Requests that made other runtimes give back what they keep, those that had their memory then, and the bytes.
     asked: int
@@ -296,7 +296,7 @@ class Runtime(Closable):
         check(lib.mmsb_runtime_reap(self.handle))
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that the driver keeps for reuse back to the device, until keep bytes are left."""
+        """Gives memory that is kept for reuse back to the device, until keep bytes are left, and all such pinned memory."""
         check(lib.mmsb_runtime_trim(self.handle, unsigned(keep, "keep")))
 
     def partition(self, *tags: str) -> None:
@@ -308,7 +308,8 @@ class Runtime(Closable):
         """Gives the memory of tags of partition() back to the device, all of it or none; the blocks keep their addresses.
 
         The bytes of blocks are kept in pinned memory, or with folder in a file without a name there; with keep=False they are
-        dropped. It waits for queued work, at most timeout seconds: TimeoutError, or WouldBlockError for timeout 0.
+        dropped. Pinned memory stays for the next sleep, until trim(). It waits for queued work, at most timeout seconds:
+        TimeoutError, or WouldBlockError for timeout 0.
         """
         options = _abi.SleepOptions()
         lib.mmsb_sleep_options_init(options)
