@@ -92,7 +92,7 @@ SLEEPS = Go(
         ),
         Mutant(
             "comes-before-the-memory", "a piece is copied back before its segments have memory",
-            "reload.came", "c.needs[c.queued] <= segments", "c.needs[c.queued] <= segments + 1",
+            "reload.came", "c.needs[c.queued] <= segments", "c.needs[c.queued] <= segments + 8",
             mode="^TestCopiesRun",
         ),
         Mutant(
@@ -107,7 +107,7 @@ SLEEPS = Go(
         Mutant(
             "kept-under-copies", "pinned memory of a sleep that fails serves others while bytes are copied there",
             "Pool.sleep", "_ = p.settleCopies()", "_ = p",
-            mode="^TestASleepWhose",
+            mode="^TestPinnedMemoryServes",
         ),
         Mutant(
             "pinned-too-small", "memory that is too small serves a piece",
