@@ -158,8 +158,8 @@ type Device interface {
 	CreatePhysical(bytes uint64) (Physical, error)
 	DestroyPhysical(physical Physical) error
 	// Map puts memory, the whole of each one behind the other, at addresses of a reserved range from one on, for reading and
-	// writing by kernels of this device; peers: and by those of every other one of the driver that can reach it. All of it or none:
-	// it is faster together.
+	// writing by kernels of this device; peers: and by those of every other one of the driver that can reach it. All of it or
+	// none. One call is faster than many.
 	Map(address Address, peers bool, memory ...Physical) error
 	// Unmap takes away what was mapped at the address. No work that uses it may be queued or running.
 	Unmap(address Address) error

@@ -272,7 +272,9 @@ func (p *Pool) wake(partitions []int) error {
 		err = back.came(math.MaxInt)
 	}
 	if err = cmp.Or(err, p.settleCopies()); err != nil { // what cannot lose its memory now has it until the next wake
-		taken := p.books.Sleep(partitions, func(segments []pool.Block) error { return (*poolSource)(p).bareAll(segments, atOnce) })
+		taken := p.books.Sleep(partitions, func(segments []pool.Block) error {
+			return (*poolSource)(p).bareAll(segments, atOnce)
+		})
 		return cmp.Or(err, taken, (*poolSource)(p).dropIdle())
 	}
 	for _, partition := range partitions {
