@@ -214,11 +214,14 @@ func (s *Stream) leaveToC(may bool) {
 	s.fast.Open(may)
 }
 
-// flush queues the frees of what the magazines have, as if it was freed now, and gives the spans back.
+// flush queues the frees of what the magazines have, as if it was freed now, and gives the spans back. What another thread has
+// taken out for that is in the books, too, when it returns.
 func (s *Stream) flush() {
 	if s.fast == nil {
 		return
 	}
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	s.uncache(s.fast.Drain())
 	s.giveSpans()
 }
@@ -226,6 +229,8 @@ func (s *Stream) flush() {
 // flushSome is flush of the spans, or of one block that has enough units where there is one, else of some of the largest; false
 // where there are none of least to most units.
 func (s *Stream) flushSome(enough, least, most uint64) bool {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	if s.giveSpans() {
 		return true
 	}

@@ -5,8 +5,8 @@
 // stream-ordered allocator: read after write, write after read, write after write, use before the allocation is there, and reuse
 // of memory that is still being used.
 //
-// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: a block's, then
-// a stream's. Two blocks' or two streams' locks are never held together.
+// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: that of a
+// stream's magazines, a block's, then a stream's. Two of a kind are never held together.
 package runtime
 
 import (

@@ -6,8 +6,8 @@ from mutation import Mutant
 from subject import Go, Native
 
 TESTS = (
-    "^Test(AHit|AMiss|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|"
-    "ALostDeviceHas|RandomSch|TheHistoryHas)"
+    "^Test(AHit|AMiss|MemoryOnItsWay|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|"
+    "Streams|ALostDeviceHas|RandomSch|TheHistoryHas)"
 )
 
 LAST_EVENTS = "^TestTheLogKeepsTheLastEvents$"
@@ -143,6 +143,10 @@ LEFT_TO_C = Go(
         Mutant(
             "never-flushed", "what is in magazines is never released",
             "Runtime.reap", "s.flush()", "",
+        ),
+        Mutant(
+            "on-its-way", "memory is missing that another thread takes out of the magazines",
+            "Stream.flush", "s.flushing.Lock()\n\tdefer s.flushing.Unlock()", "",
         ),
         Mutant(
             "spans-kept", "what is left of spans is not given back",
