@@ -10,8 +10,8 @@ type pinned struct {
 	bytes   uint64
 }
 
-// takePinned takes pinned memory. No lock may be held that giving memory back needs. Errors: Limit (the budget of pinned memory),
-// those of the driver.
+// takePinned takes pinned memory, and does not wait for the device: a sleep has a time limit. No lock may be held that giving
+// memory back needs. Errors: Limit (the budget of pinned memory), those of the driver.
 func takePinned(device driver.Device, bytes uint64) (p pinned, err error) {
 	again := func() error {
 		if err := pinnedLedger.take(bytes); err != nil {
@@ -25,7 +25,7 @@ func takePinned(device driver.Device, bytes uint64) (p pinned, err error) {
 		p = pinned{address, bytes}
 		return nil
 	}
-	err = pinnedLedger.help(nil, bytes, again(), again)
+	err = pinnedLedger.seek(nil, bytes, attempt{}, again(), again)
 	return p, err
 }
 

@@ -174,7 +174,7 @@ LEFT_TO_C = Go(
         ),
         Mutant(
             "lost-device", "C allocates on a device that is lost",
-            "Runtime.noteLost", "r.hits.shut()", "",
+            "Runtime.noteLost", "r.hits.pool.Shut()", "",
         ),
         Mutant(
             "let-go-stream", "C frees blocks of a stream of the caller that was let go",
