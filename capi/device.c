@@ -35,6 +35,7 @@ void mmsb_runtime_options_init(mmsb_runtime_options_t *options) {
     DOOR_INIT(options);
     options->streams = 64;
     options->refused_attempts = 8;
+    options->memory_wait_ns = UINT64_C(10000000000);
 }
 
 mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t device, mmsb_runtime_t *runtime) {

@@ -122,6 +122,9 @@ func runtimeOptions(o *C.mmsb_runtime_options_t) devices.RuntimeOptions {
 		Streams: int(o.streams), Budget: uint64(o.budget), LogEvents: uint64(o.log_events), GuardEvery: uint64(o.guard_every),
 		GuardQuarantine: uint64(o.guard_quarantine), RefusedAttempts: int(min(o.refused_attempts, math.MaxInt32)),
 	}
+	if options.Patience = -1; o.memory_wait_ns <= math.MaxInt64 { // 292 years are for ever
+		options.Patience = time.Duration(o.memory_wait_ns)
+	}
 	if o.ledger != nil {
 		options.Ledger = C.GoString(o.ledger)
 	}

@@ -31,7 +31,9 @@
  *             NULL. Items take effect in their order. count 0 returns MMSB_OK.
  *  Threads    Every function may be called from any thread, also on the same handle at the same time. Reads, writes, deltas,
  *             resizes and migrations of one page take effect one after the other; no call sees a page half-changed.
- *  Blocking   "Blocks: short" means: at most while another call on the same page runs. "Blocks: no" means: never.
+ *  Blocking   "Blocks: short" means: at most while another call on the same page runs. "Blocks: no" means: never. A call that
+ *             lacks memory of a device, or pinned memory, also waits while the device may free some, unless it is told not to
+ *             (memory_wait_ns of mmsb_runtime_options_t).
  *  First call Until the first call the library has no threads and no signal handlers. mmsb_version, mmsb_abi_version,
  *             mmsb_sizeof, mmsb_strerror, the mmsb_last_error functions and _init functions do not count as calls.
  *  fork       A process may load the library and fork before its first call: the children and the parent can use it. In the
@@ -2231,7 +2233,8 @@ MMSB_API mmsb_status_t mmsb_telemetry_paths(int32_t *paths, size_t capacity, siz
 /* Stream-ordered memory of a device, as in CUDA's cuMemAllocAsync. A stream is a queue of work. A block is device memory that is
  * allocated and freed in the order of a stream. A use states which blocks the work that a program is about to queue reads or
  * writes: mmsb_use_begin makes the stream wait for conflicting work on other streams, mmsb_use_end states that the work is
- * queued. Freed memory is reused only behind all uses of it. The host never waits for the device, unless a comment says so. */
+ * queued. Freed memory is reused only behind all uses of it. The host never waits for the device, unless a comment says so or
+ * memory is missing (memory_wait_ns). */
 
 typedef struct mmsb_runtime_options {
     uint32_t struct_size;
@@ -2268,7 +2271,13 @@ typedef struct mmsb_runtime_options {
      * The program orders their work
      * (mmsb_stream_after). */
     const char *pool;
-    uint64_t reserved[3];
+    /* 10 s; how long a call waits that finds too little memory, or budget, while blocks that were freed are pending and the
+     * device passes none of them: each one that it passes begins the time anew, so that queued work is waited for, and a device
+     * that waits for the caller is not. 0 = calls do not wait; MMSB_WAIT_FOREVER = without limit. A call for a stream that
+     * captures does not wait, and nobody waits for what such a stream frees. Where others have taken what a call waited for,
+     * they wait until it has its memory. */
+    uint64_t memory_wait_ns;
+    uint64_t reserved[2];
 } mmsb_runtime_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2386,8 +2395,8 @@ typedef struct mmsb_memory_stat {
  *   active, active_bytes          what the pool has given: also to freed blocks that wait, to caches and the guard
  *   segment, reserved_bytes       memory of the pool's segments of 2 MiB
  *   inactive_split, inactive_split_bytes   free pieces of segments that are partly held; only current and peak
- * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (always 0: no allocation waits
- * for the device), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
+ * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (allocations that waited for the
+ * device: memory_wait_ns), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
  * current = allocated - freed in every family. A block that a stream gives out again by itself counts as allocated, in the POOL
  * of its request; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active.
  * That of requested_bytes is of all outstanding bytes (mmsb_runtime_stats_t.peak), those of inactive_split are of the moments
@@ -2420,7 +2429,7 @@ MMSB_API mmsb_status_t mmsb_runtime_tag_stats(mmsb_runtime_t runtime, mmsb_tag_t
 /* Reserves bytes of the budget for later blocks: no other allocation can take them. mmsb_block_allocate takes bytes from a
  * reservation that it is given.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_INVALID_STATE (no budget), MMSB_E_LIMIT.
- * Threads: any. Blocks: no. Since 0.1. */
+ * Threads: any. Blocks: no, unless freed bytes are pending that it lacks (memory_wait_ns). Since 0.1. */
 MMSB_API mmsb_status_t mmsb_reservation_create(mmsb_runtime_t runtime, uint64_t bytes, mmsb_reservation_t *reservation);
 
 /* Ends a reservation and gives its remaining bytes back to the budget: *left bytes (may be NULL). Blocks that took bytes from it
@@ -2494,7 +2503,8 @@ MMSB_API mmsb_status_t mmsb_stream_after_native(mmsb_stream_t stream, void *nati
  * taken from it. *address is a device address, which the host must not access; with a pool of source pinned or managed it may.
  * Errors: handle errors (stream, reservation), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_SIZE (0), MMSB_E_LIMIT (the budget or the
  * reservation: the text has the bytes requested, taken and left and the limit), MMSB_E_OUT_OF_MEMORY, MMSB_E_INVALID_STATE (the
- * tag sleeps), MMSB_E_BUSY (it falls asleep or wakes), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * tag sleeps), MMSB_E_BUSY (it falls asleep or wakes), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no, unless freed
+ * memory is pending that it lacks (memory_wait_ns of mmsb_runtime_options_t). Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t bytes, mmsb_tag_t tag, mmsb_reservation_t reservation,
                                            mmsb_block_t *block, void **address);
 

@@ -40,6 +40,13 @@ func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Text: Plain(fmt.Sprintf(format, args...))}
 }
 
+// More is err with more text behind its own.
+func More(err error, format string, args ...any) error {
+	more := *Of(err)
+	more.Text += Plain(fmt.Sprintf(format, args...))
+	return &more
+}
+
 // FromErrno makes an Error from a failed system call. The text ends with the errno's message and name, as in
 // "cannot open state: no such file or directory (ENOENT)".
 func FromErrno(code Code, errno syscall.Errno, format string, args ...any) error {

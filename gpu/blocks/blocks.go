@@ -248,9 +248,6 @@ func (p *Pool) KeepFromC(tag uint32) { p.keptFrom[tag/64].Or(1 << (tag % 64)) }
 // Shut lets no more calls pass without Go, once those that are running have returned.
 func (p *Pool) Shut() { p.open.Store(0) }
 
-// Reopen lets calls pass again.
-func (p *Pool) Reopen() { p.open.Store(1) }
-
 // End gives it back. Its streams have ended.
 func (p *Pool) End() {
 	kept.Lock()

@@ -182,7 +182,7 @@ func (s *Set) Shared(ordinal int) (*runtime.Runtime, error) {
 
 func (s *Set) sharedOf(d driver.Driver, ordinal int) (*runtime.Runtime, error) {
 	return runtime.For(d, ordinal, func(device driver.Device) (*runtime.Runtime, error) {
-		options := RuntimeOptions{}
+		options := RuntimeOptions{Patience: runtime.UsualPatience}
 		if info := device.Info(); runtime.CanPool(info) || !info.OrderedMemory {
 			options.Pool = new(string)
 		}

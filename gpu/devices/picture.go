@@ -172,8 +172,9 @@ func (r *Runtime) orderedStatistics(l *list, n *now) {
 
 func (r *Runtime) scalars(l *list, s pool.Statistics, made, ended uint64) {
 	l.put("num_alloc_retries", s.Retries)
-	l.put("num_ooms", r.Usage().Failures)
-	l.put("num_sync_all_streams", 0) // no allocation waits for the device
+	usage := r.Usage()
+	l.put("num_ooms", usage.Failures)
+	l.put("num_sync_all_streams", usage.Settles)
 	l.put("num_device_alloc", made)
 	l.put("num_device_free", ended)
 	l.put("largest_free_block", s.LargestFree)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/handle"
@@ -25,6 +26,7 @@ type RuntimeOptions struct {
 	LogEvents       uint64  // 0 = no log
 	GuardEvery      uint64  // 0 = no guard
 	GuardQuarantine uint64
+	Patience        time.Duration                                           // as in runtime.Options
 	RefusedAttempts int                                                     // the most calls of Refused for one block
 	Refused         func(bytes uint64, attempt int, err error) (again bool) // nil = none
 }
@@ -93,7 +95,7 @@ func compose(device driver.Device, options RuntimeOptions) (*Runtime, error) {
 		})
 		adaptors = append(adaptors, r.failure)
 	}
-	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors, Others: othersUse}
+	of := runtime.Options{Streams: options.Streams, Adaptors: adaptors, Others: othersUse, Patience: options.Patience}
 	if options.Pool != nil {
 		configured, err := pool.Parse(*options.Pool)
 		if err != nil {

@@ -63,7 +63,7 @@ func Run(ctx context.Context, device driver.Device, t *trace.Trace, options Opti
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := gpu.New(counted, gpu.Options{Streams: max(1, t.Streams), Pool: options.Pool})
+	r, err := gpu.New(counted, gpu.Options{Streams: max(1, t.Streams), Pool: options.Pool, Patience: gpu.UsualPatience})
 	if err != nil {
 		return Result{}, err
 	}

@@ -82,18 +82,25 @@ func (b *Budget) State() BudgetState {
 		Refusals: b.refusals.Load()}
 }
 
-// admit charges bytes, after a reap where they do not fit at once.
-func (b *Budget) admit(bytes uint64) error {
-	charged, ok, err := b.ledger.Take(bytes)
-	if err == nil && !ok && bytes <= b.ledger.Limit() { // else no release could make space
-		b.host.Reap()
-		charged, ok, err = b.ledger.Take(bytes)
+// admit charges bytes for a request on a stream, or for a reservation.
+func (b *Budget) admit(bytes uint64, stream *Stream) error {
+	err := b.take(bytes)
+	if lacks(err) && bytes <= b.ledger.Limit() { // else no release could make space
+		err = b.host.Settle(stream, func() error { return b.take(bytes) })
 	}
+	if lacks(err) {
+		b.refusals.Add(1)
+	}
+	return err
+}
+
+// take charges bytes that fit.
+func (b *Budget) take(bytes uint64) error {
+	charged, ok, err := b.ledger.Take(bytes)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		b.refusals.Add(1)
 		return refusal(bytes, charged, b.ledger.Limit())
 	}
 	for now, peak := charged+bytes, b.peak.Load(); now > peak && !b.peak.CompareAndSwap(peak, now); {
@@ -119,7 +126,7 @@ func (b *Budget) Allocate(request Request) (Memory, error) {
 		}
 		return memory, err
 	}
-	if err := b.admit(request.Bytes); err != nil {
+	if err := b.admit(request.Bytes, request.Stream); err != nil {
 		return Memory{}, err
 	}
 	memory, err := b.below.Allocate(request)
@@ -148,7 +155,7 @@ func (b *Budget) Reserve(bytes uint64) (*Reservation, error) {
 	if bytes == 0 {
 		return nil, status.Errorf(status.InvalidSize, "size of the reservation is 0, at least 1 is needed")
 	}
-	if err := b.admit(bytes); err != nil {
+	if err := b.admit(bytes, nil); err != nil {
 		return nil, err
 	}
 	b.reserved.Add(bytes)

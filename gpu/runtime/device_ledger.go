@@ -20,6 +20,7 @@ type DeviceLedger struct {
 	ledger
 	peak                    atomic.Uint64
 	asked, helped, returned atomic.Uint64
+	turn                    turn
 
 	mutex   sync.Mutex
 	lenders []lender
@@ -31,6 +32,38 @@ type lender interface {
 	giveBack(bytes uint64) uint64
 	// kept is how many bytes pools have, and no block.
 	kept() uint64
+	// overLimit says that its pool is too small for so many bytes, whatever others free.
+	overLimit(bytes uint64) bool
+	// Reap looks how far the device has come.
+	Reap()
+	// regained is how many bytes have become free again, ever: of blocks that were released, and what was left of spans.
+	regained() uint64
+	// pending says whether there are more that may: blocks that were freed, unless the device is not to come past them.
+	pending() bool
+}
+
+// turn is one request's at a time, while others wait.
+type turn struct {
+	mutex sync.Mutex
+	over  atomic.Pointer[chan struct{}] // closed at the end; nil: nobody has it
+}
+
+func (t *turn) take() (end func()) {
+	t.mutex.Lock()
+	over := make(chan struct{})
+	t.over.Store(&over)
+	return func() {
+		t.over.Store(nil)
+		close(over)
+		t.mutex.Unlock()
+	}
+}
+
+// pass waits while somebody has the turn. Who has no patience does not.
+func (t *turn) pass(a attempt) {
+	if over := t.over.Load(); over != nil && a.patience != 0 {
+		<-*over
+	}
 }
 
 // noBudget is the limit of a ledger that has no budget.
@@ -119,7 +152,7 @@ func SetDeviceBudget(device driver.Device, bytes uint64) {
 		of = l
 	})
 	if charged := of.charged.Load(); charged > bytes {
-		of.ask(nil, charged-bytes)
+		of.ask(of.all(), nil, charged-bytes)
 	}
 }
 
@@ -183,9 +216,9 @@ func (l *DeviceLedger) take(bytes uint64) error {
 	return nil
 }
 
-// ask asks all lenders but one to give back bytes that they do not need. No lock may be held.
-func (l *DeviceLedger) ask(but lender, bytes uint64) (returned uint64) {
-	for _, with := range l.all() {
+// ask asks lenders, all but one, to give back bytes that they do not need. No lock may be held.
+func (l *DeviceLedger) ask(lenders []lender, but lender, bytes uint64) (returned uint64) {
+	for _, with := range lenders {
 		if with != but && returned < bytes {
 			returned += with.giveBack(bytes - returned)
 		}
@@ -196,27 +229,6 @@ func (l *DeviceLedger) ask(but lender, bytes uint64) (returned uint64) {
 
 // mostAsked ends asking where what is given back is always somebody else's before it can be taken.
 const mostAsked = 4
-
-// help tries again what found too little memory, when all lenders but one have given back what they do not need. No lock may be
-// held.
-func (l *DeviceLedger) help(but lender, bytes uint64, err error, again func() error) error {
-	others := slices.ContainsFunc(l.all(), func(with lender) bool { return with != but })
-	if !lacks(err) || !others || bytes > l.limit.Load() {
-		return err
-	}
-	l.asked.Add(1)
-	for range mostAsked {
-		returned := l.ask(but, bytes)
-		if err = again(); !lacks(err) {
-			l.helped.Add(1)
-			return err
-		}
-		if returned == 0 {
-			break
-		}
-	}
-	return err
-}
 
 // lacks says that an error is a lack of memory.
 func lacks(err error) bool {
@@ -241,6 +253,21 @@ func (r *Runtime) giveBack(bytes uint64) uint64 {
 	before := r.pool.Statistics()
 	_ = r.noteLost(r.layer.Trim(before.Reserved - min(before.Reserved, bytes)))
 	return r.pool.Statistics().Trimmed - before.Trimmed
+}
+
+// regained implements lender.
+func (r *Runtime) regained() uint64 { return r.bytes.released.Load() + r.spans.Load() }
+
+// pending implements lender. Nobody waits for streams that capture, nor for a runtime that ends.
+func (r *Runtime) pending() bool {
+	if !r.made.Load() || r.enter() != nil {
+		return false
+	}
+	defer r.leave()
+	return slices.ContainsFunc(r.streams.snapshot(), func(s *Stream) bool {
+		_, _, queued := s.frees.ends()
+		return (queued || s.fast != nil && s.fast.Cached() > 0) && s.capture.Load() == nil
+	})
 }
 
 // kept implements lender.

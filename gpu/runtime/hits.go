@@ -17,36 +17,6 @@ import (
 type hits struct {
 	pool    *blocks.Pool
 	tallies *blocks.Tallies // where there are no statistics that have some
-
-	mutex sync.Mutex
-	alone int  // so many calls look for memory that is missing
-	ended bool // no call passes without Go any more
-}
-
-// shut lets no more calls pass without Go.
-func (h *hits) shut() {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	h.ended = true
-	h.pool.Shut()
-}
-
-// withoutHits tries something once more, with all that magazines and spans had, while each call enters Go. Else other threads
-// would fill them again while memory is looked for.
-func (r *Runtime) withoutHits(try func() error) error {
-	h := r.hits
-	h.mutex.Lock()
-	h.alone++
-	h.pool.Shut()
-	h.mutex.Unlock()
-	r.reap()
-	err := try()
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.alone--; h.alone == 0 && !h.ended {
-		h.pool.Reopen()
-	}
-	return err
 }
 
 // newHits is nil where each call must enter Go: without a pool, and under adaptors that have to see each call (guard).
@@ -172,6 +142,7 @@ func (s *Stream) giveSpans() (any bool) {
 func (s *Stream) swapSpan(p *Pool, space int, span blocks.Left) {
 	err := p.books.GiveLeft(s.index, func(cut func(space int, at, front uint64)) (pool.Block, uint64) {
 		left := s.fast.SetSpan(space, span, func(own, front uint64) { cutOwn(cut, own, front) })
+		s.runtime.spans.Add(left.Units * pool.Unit)
 		return pool.Block{Space: space, Range: pool.Range{Offset: left.Own >> blocks.OwnBits, Count: left.Units}}, left.Mark
 	})
 	invariant.Check(err) // the books have held it
@@ -214,11 +185,14 @@ func (s *Stream) leaveToC(may bool) {
 	s.fast.Open(may)
 }
 
-// flush queues the frees of what the magazines have, as if it was freed now, and gives the spans back.
+// flush queues the frees of what the magazines have, as if it was freed now, and gives the spans back. What another thread has
+// taken out for that is in the books, too, when it returns.
 func (s *Stream) flush() {
 	if s.fast == nil {
 		return
 	}
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	s.uncache(s.fast.Drain())
 	s.giveSpans()
 }
@@ -226,6 +200,8 @@ func (s *Stream) flush() {
 // flushSome is flush of the spans, or of one block that has enough units where there is one, else of some of the largest; false
 // where there are none of least to most units.
 func (s *Stream) flushSome(enough, least, most uint64) bool {
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
 	if s.giveSpans() {
 		return true
 	}
@@ -295,7 +271,7 @@ func (r *Runtime) shut() {
 	if r.hits == nil {
 		return
 	}
-	r.hits.shut()
+	r.hits.pool.Shut()
 	for _, s := range r.streams.quick() {
 		s.Lease(0) // and waits for the call that is running
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -259,6 +260,35 @@ func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
 	handle := w.mustAllocate(t, 0, mib)
 	require.EqualValues(t, 64*mib, w.runtime.Pool().Statistics().Reserved)
 	require.NoError(t, w.use(0, handle, info(t, handle).Address, mib, Write))
+	w.freeAll(t)
+}
+
+// What another thread has taken out of the magazines, and is giving to the books, is not missing.
+func TestMemoryOnItsWayToTheBooksIsWaitedFor(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 16 * mib}, 2, pool.Options{LargeStep: 2 * mib})
+	handle := w.mustAllocate(t, 0, 12*mib)
+	require.True(t, blocks.Cache(handle))
+	b, err := allBlocks.find(handle)
+	require.NoError(t, err)
+	b.mutex.Lock() // as a picture does, for a moment
+	var reap sync.WaitGroup
+	reap.Go(w.runtime.Reap)
+	require.Eventually(t, func() bool { return w.streams[0].fast.Cached() == 0 }, time.Minute, time.Millisecond)
+	found := make(chan error, 1)
+	go func() {
+		_, _, err := w.runtime.Allocate(Request{Bytes: 13 * mib, Stream: w.streams[1]})
+		found <- err
+	}()
+	select {
+	case err = <-found:
+		t.Error("nobody has waited: ", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	b.mutex.Unlock()
+	reap.Wait()
+	if !t.Failed() {
+		require.NoError(t, <-found)
+	}
 	w.freeAll(t)
 }
 

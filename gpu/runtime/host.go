@@ -81,12 +81,15 @@ func (r *Runtime) AllocateHost(kind driver.Memory, bytes uint64) (driver.Address
 	if err != nil {
 		return 0, r.noteLost(err)
 	}
+	a := r.attempt(nil)
+	a.regained = p.regained()
+	p.ledger.turn.pass(a)
 	var block pool.Block
-	again := func() (err error) {
+	take := func() (err error) {
 		block, _, err = p.books.Take(0, bytes)
 		return err
 	}
-	if err := p.ledger.help(p, bytes, again(), again); err != nil {
+	if err := p.ledger.seek(p, bytes, a, take(), take); err != nil {
 		return 0, r.noteLost(err)
 	}
 	address := p.source.address(block)
@@ -157,6 +160,12 @@ func (p *hostPool) giveBack(bytes uint64) uint64 {
 	_ = p.books.Trim(before.Reserved - min(before.Reserved, bytes))
 	return p.books.Statistics().Trimmed - before.Trimmed
 }
+
+// The rest implements lender: the pool has no limit of its own, and who frees its memory has waited.
+func (p *hostPool) overLimit(uint64) bool { return false }
+func (p *hostPool) Reap()                 {}
+func (p *hostPool) regained() uint64      { return 0 }
+func (p *hostPool) pending() bool         { return false }
 
 // kept implements lender.
 func (p *hostPool) kept() uint64 {

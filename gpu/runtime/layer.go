@@ -55,6 +55,9 @@ type Host interface {
 	Device() driver.Device
 	// Lost says that the device is lost: what was queued may never have run.
 	Lost() bool
+	// Settle reaps and tries what has found too little memory, and again when more of what was freed is released: while requests
+	// on the stream may wait for that. nil is no stream.
+	Settle(stream *Stream, try func() error) error
 }
 
 // deviceLayer is the lowest layer: the device's own stream-ordered memory.
@@ -91,6 +94,7 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 		return 0, 0, err
 	}
 	defer r.leave()
+	r.ledger.turn.pass(r.attempt(stream))
 	b, handle, err := allBlocks.take(stream)
 	if err != nil {
 		return 0, 0, err
@@ -117,7 +121,7 @@ func (r *Runtime) noteLost(err error) error {
 	if status.CodeOf(err) == status.DeviceLost {
 		r.lost.Store(true)
 		if r.hits != nil {
-			r.hits.shut()
+			r.hits.pool.Shut()
 		}
 	}
 	return err

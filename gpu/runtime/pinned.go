@@ -16,8 +16,8 @@ type pinned struct {
 	bytes   uint64
 }
 
-// takePinned takes pinned memory. No lock may be held that giving memory back needs. Errors: Limit (the budget of pinned memory),
-// those of the driver.
+// takePinned takes pinned memory, and does not wait for the device: a sleep has a time limit. No lock may be held that giving
+// memory back needs. Errors: Limit (the budget of pinned memory), those of the driver.
 func takePinned(device driver.Device, bytes uint64) (p pinned, err error) {
 	if err = chargePinned(bytes); err != nil {
 		return p, err
@@ -32,7 +32,7 @@ func takePinned(device driver.Device, bytes uint64) (p pinned, err error) {
 // chargePinned charges pinned memory that is to be allocated. Locks and errors: as takePinned.
 func chargePinned(bytes uint64) error {
 	again := func() error { return pinnedLedger.take(bytes) }
-	return pinnedLedger.help(nil, bytes, again(), again)
+	return pinnedLedger.seek(nil, bytes, attempt{}, again(), again)
 }
 
 // allocate asks the driver for what is charged. Locks and errors: as takePinned.
@@ -41,7 +41,7 @@ func (p *pinned) allocate(device driver.Device) error {
 		p.address, err = device.Allocate(driver.Pinned, p.bytes)
 		return err
 	}
-	return pinnedLedger.help(nil, p.bytes, again(), again)
+	return pinnedLedger.seek(nil, p.bytes, attempt{}, again(), again)
 }
 
 // give gives it back. Where the device is lost its memory is gone, too.
@@ -151,6 +151,12 @@ func (c *pinnedCache) kept() (bytes uint64) {
 	}
 	return bytes
 }
+
+// overLimit, Reap, regained and pending implement lender: no device has anything to come past.
+func (c *pinnedCache) overLimit(uint64) bool { return false }
+func (c *pinnedCache) Reap()                 {}
+func (c *pinnedCache) regained() uint64      { return 0 }
+func (c *pinnedCache) pending() bool         { return false }
 
 // close gives everything back.
 func (c *pinnedCache) close(lost bool) error {

@@ -5,14 +5,15 @@
 // stream-ordered allocator: read after write, write after read, write after write, use before the allocation is there, and reuse
 // of memory that is still being used.
 //
-// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: a block's, then
-// a stream's. Two blocks' or two streams' locks are never held together.
+// Locks, each held for a short time only, and none of them while the device is asked anything that may take long: that of a
+// stream's magazines, a block's, then a stream's. Two of a kind are never held together.
 package runtime
 
 import (
 	"cmp"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"libmmsb/core/invariant"
 	"libmmsb/core/log"
@@ -31,7 +32,13 @@ type Options struct {
 	Pool *pool.Options
 	// Others is asked when memory is missing; nil: nobody knows.
 	Others Others
+	// Patience is how long a request that lacks memory waits for the device to come past more of what was freed; 0: not at all,
+	// less: for ever.
+	Patience time.Duration
 }
+
+// UsualPatience is that of runtimes for which nobody chose another.
+const UsualPatience = 10 * time.Second
 
 // Runtime is the streams and blocks of one device.
 type Runtime struct {
@@ -53,6 +60,7 @@ type Runtime struct {
 		freed     atomic.Uint64 // the free is queued, or waits for a use to end
 		released  atomic.Uint64 // the device has come past the free
 	}
+	spans  atomic.Uint64 // bytes of what was left of them, ever
 	stuck  stuck
 	counts counts
 	points pointTable
@@ -71,7 +79,7 @@ type Runtime struct {
 type counts struct {
 	allocations, frees, deferredFrees, failures atomic.Uint64
 	uses, aborts, waits, waitsSaved             atomic.Uint64
-	reaps                                       atomic.Uint64
+	reaps, settles                              atomic.Uint64
 }
 
 // Usage is what a runtime holds. Outstanding = Live + Pending, always.
@@ -81,6 +89,7 @@ type Usage struct {
 	Allocations, Frees, DeferredFrees      uint64
 	Failures                               uint64 // allocations that failed
 	Uses, Aborts, Waits, WaitsSaved, Reaps uint64
+	Settles                                uint64 // requests that have waited for the device
 	EventsMade, EventsEnded                uint64
 	Streams                                uint64 // leased now
 }
@@ -235,7 +244,7 @@ func (r *Runtime) Usage() Usage {
 		Outstanding: allocated - released, Pending: freed - released, Live: allocated - freed,
 		Allocations: allocations, Frees: frees, DeferredFrees: c.deferredFrees.Load(), Failures: c.failures.Load(),
 		Uses: c.uses.Load(), Aborts: c.aborts.Load(), Waits: c.waits.Load(), WaitsSaved: c.waitsSaved.Load(),
-		Reaps:      c.reaps.Load(),
+		Reaps: c.reaps.Load(), Settles: c.settles.Load(),
 		EventsMade: r.events.made.Load(), EventsEnded: r.events.ended.Load(),
 		Streams: uint64(r.streams.leased()),
 	}

@@ -151,11 +151,8 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 		torn := p.tornOf(partition)
 		p.settle([]int{partition}, len(torn) > 0)
 		if len(torn) > 0 {
-			own := status.Of(err)
-			more := status.Of(status.Errorf(own.Code, "%s; %d segments of %s could not be mapped again: it sleeps, and a wake "+
-				"tries again", own.Text, len(torn), p.books.Name(partition)))
-			more.Domain, more.Foreign = own.Domain, own.Foreign
-			err = more
+			err = status.More(err, "; %d segments of %s could not be mapped again: it sleeps, and a wake tries again", len(torn),
+				p.books.Name(partition))
 		}
 	}
 	return r.noteLost(err)
@@ -246,10 +243,8 @@ func (r *Runtime) Wake(tags []Tag) error {
 	if err := p.books.Rest(partitions, true); err != nil {
 		return err
 	}
-	err = p.wake(partitions)
-	if bytes := p.heldBytes(partitions); lacks(err) && !r.overLimit(bytes) {
-		err = r.ledger.help(r, bytes, err, func() error { return p.wake(partitions) })
-	}
+	wake := func() error { return p.wake(partitions) }
+	err = r.ledger.seek(r, p.heldBytes(partitions), r.attempt(nil), wake(), wake)
 	p.settle(partitions, err != nil)
 	return r.noteLost(err)
 }

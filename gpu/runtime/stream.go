@@ -40,9 +40,10 @@ type Stream struct {
 	seen     map[uint32]uint64 // what is queued from now on runs behind these points of other streams, by index
 	ended    bool              // a foreign stream that was let go: nothing is recorded on it any more
 
-	frees   freeQueue
-	reaper  atomic.Bool              // somebody is looking at the frees
-	capture atomic.Pointer[captured] // while it captures: capture.go
+	flushing sync.Mutex // somebody is taking blocks out of the magazines
+	frees    freeQueue
+	reaper   atomic.Bool              // somebody is looking at the frees
+	capture  atomic.Pointer[captured] // while it captures: capture.go
 }
 
 // recordedEvent is an event that was recorded in a stream, behind all points up to number. Its users count: the event is recorded

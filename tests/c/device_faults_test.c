@@ -3,6 +3,8 @@
 #include "test_hooks.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
 
 enum { BLOCK = 4096, OPERATION_MS = 1 };
 #define LONGEST_WAIT_NS (UINT64_C(600) * 1000000000) /* that keeps a broken wait from lasting for ever */
@@ -132,6 +134,72 @@ static void a_stream_waits_for_a_ticket_on_the_device(void) {
     CHECK_OK(mmsb_runtime_stats(d.runtime, &stats));
     CHECK(stats.pending == 0 && stats.charged == 0);
     CHECK_OK(mmsb_context_destroy(d.context));
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+}
+
+static void *let_go(void *nothing) {
+    (void)nothing;
+    usleep(20000);
+    hold(0);
+    return NULL;
+}
+
+/* What is pending is not missing, unless the device does not go on: it may wait for the program. */
+static void memory_that_is_pending_is_waited_for(void) {
+    static const struct {
+        uint64_t wait_ns;
+        const char *pool; /* which is to have more than the device, else the budget refuses */
+        uint64_t bytes;
+    } cases[] = {
+        {0, NULL, 600 << 10},          {1000000, NULL, 600 << 10},          {LONGEST_WAIT_NS, NULL, 600 << 10},
+        {0, "source:plain", 40 << 20}, {1000000, "source:plain", 40 << 20}, {MMSB_WAIT_FOREVER, "source:plain", 40 << 20},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        REQUIRE_OK(mmsb_test_slow_devices(1000000));
+        mmsb_context_t context = new_simulated_context(1);
+        mmsb_runtime_options_t options;
+        mmsb_runtime_options_init(&options);
+        options.budget = cases[i].pool ? 0 : 1 << 20;
+        options.pool = cases[i].pool;
+        options.memory_wait_ns = cases[i].wait_ns;
+        const mmsb_status_t refused = cases[i].pool ? MMSB_E_OUT_OF_MEMORY : MMSB_E_LIMIT;
+        mmsb_runtime_t runtime = 0;
+        mmsb_stream_t streams[2] = {0};
+        REQUIRE_OK(mmsb_runtime_create(context, 0, &options, &runtime));
+        for (int s = 0; s < 2; s++)
+            REQUIRE_OK(mmsb_stream_create(runtime, 0, &streams[s]));
+        mmsb_block_t block = 0;
+        void *address = NULL;
+        REQUIRE_OK(mmsb_block_allocate(streams[0], cases[i].bytes, 0, 0, &block, &address));
+        hold(1);
+        CHECK_OK(mmsb_stream_fill(streams[0], address, 1, cases[i].bytes));
+        CHECK_OK(mmsb_block_free(block, 0, NULL));
+        const uint64_t wanted = cases[i].bytes + (cases[i].bytes >> 4);
+        pthread_t thread;
+        if (cases[i].wait_ns > 1000000) {
+            REQUIRE(pthread_create(&thread, NULL, let_go, NULL) == 0);
+            CHECK_OK(mmsb_block_allocate(streams[1], wanted, 0, 0, &block, &address));
+            pthread_join(thread, NULL);
+            CHECK_OK(mmsb_block_free(block, 0, NULL));
+        } else {
+            CHECK_STATUS(mmsb_block_allocate(streams[1], wanted, 0, 0, &block, &address), refused);
+            CHECK((strstr(mmsb_last_error(), "the device has come past nothing of what is pending in 1ms") != NULL) ==
+                  (cases[i].wait_ns > 0));
+            mmsb_reservation_t reservation = 0;
+            if (!cases[i].pool)
+                CHECK_STATUS(mmsb_reservation_create(runtime, wanted, &reservation), MMSB_E_LIMIT);
+            hold(0);
+        }
+        mmsb_memory_stat_t stats[200];
+        size_t count = 0;
+        uint64_t waited = 99;
+        CHECK_OK(mmsb_runtime_memory_stats(runtime, stats, 200, &count));
+        for (size_t s = 0; s < count; s++)
+            if (strcmp(stats[s].name, "num_sync_all_streams") == 0)
+                waited = stats[s].value;
+        CHECK_EQUAL(waited, cases[i].wait_ns == 0 ? 0 : cases[i].wait_ns == 1000000 && !cases[i].pool ? 2 : 1);
+        CHECK_OK(mmsb_context_destroy(context));
+    }
     REQUIRE_OK(mmsb_test_slow_devices(0));
 }
 
@@ -266,6 +334,7 @@ static void pages_of_a_lost_device_go_on(void) {
 int main(void) {
     RUN(queued_work_is_seen_undone_and_done);
     RUN(a_stream_waits_for_a_ticket_on_the_device);
+    RUN(memory_that_is_pending_is_waited_for);
     RUN(failed_calls_change_nothing);
     RUN(a_lost_device_says_so_and_is_given_back);
     RUN(pages_of_a_lost_device_go_on);

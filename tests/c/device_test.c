@@ -162,6 +162,7 @@ static void options_are_checked(void) {
     mmsb_runtime_options_t options = runtime_options();
     CHECK(options.streams == 64 && options.budget == 0 && options.ledger == NULL && options.log_events == 0);
     CHECK(options.guard_every == 0 && options.guard_quarantine == 0 && options.refused == NULL && options.refused_attempts == 8);
+    CHECK_EQUAL(options.memory_wait_ns, 10000000000);
 #define REFUSED(change, code) \
     do { \
         options = runtime_options(); \
@@ -169,7 +170,7 @@ static void options_are_checked(void) {
         CHECK_STATUS(mmsb_runtime_create(context, 0, &options, &runtime), code); \
     } while (0)
     REFUSED(options.struct_size--, MMSB_E_STRUCT_VERSION);
-    REFUSED(options.reserved[2] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED(options.reserved[1] = 1, MMSB_E_STRUCT_VERSION);
     REFUSED(options.pool = "limit_mb:1,max_split_size_mb", MMSB_E_INVALID_ARGUMENT);
     CHECK(strstr(mmsb_last_error(), "position 11") != NULL);
     REFUSED(options.pool = "no_such_option:1", MMSB_E_INVALID_ARGUMENT);

@@ -518,7 +518,8 @@ FIELD_IS(mmsb_runtime_options_t, refused, 48, 8);
 FIELD_IS(mmsb_runtime_options_t, refused_user, 56, 8);
 FIELD_IS(mmsb_runtime_options_t, refused_attempts, 64, 8);
 FIELD_IS(mmsb_runtime_options_t, pool, 72, 8);
-FIELD_IS(mmsb_runtime_options_t, reserved, 80, 24);
+FIELD_IS(mmsb_runtime_options_t, memory_wait_ns, 80, 8);
+FIELD_IS(mmsb_runtime_options_t, reserved, 88, 16);
 
 SIZE_IS(mmsb_runtime_stats_t, 248);
 FIELD_IS(mmsb_runtime_stats_t, struct_size, 0, 4);

@@ -49,7 +49,7 @@ DEVICE_LEDGERS = Go(
         ),
         Mutant(
             "nobody-asked", "memory is missing though other runtimes keep what they do not need",
-            "ladder.climb", "lacks(err) && !r.overLimit(request.Bytes)", "lacks(err) && r == nil",
+            "DeviceLedger.seek", "l.ask(lenders, one, bytes)", "uint64(0)",
             mode="RuntimesGive|TheDriverGives|AskEach|AllNumbers|OwnLimit|ABlockFits|HookMay",
         ),
         Mutant(
@@ -66,6 +66,76 @@ DEVICE_LEDGERS = Go(
             "driver-keeps", "a pool's request fails though the driver keeps freed memory",
             "Runtime.giveBack", "r.device.TrimOrdered(0)", "error(nil)",
             mode="RuntimesGive|TheDriverGives|AskEach|AllNumbers|OwnLimit|ABlockFits|HookMay",
+        ),
+    ),
+)  # fmt: skip
+
+PENDING_MEMORY = Go(
+    name="pending-memory",
+    folders=("gpu/runtime",),
+    package="gpu/runtime",
+    mode="Pending|Patience|WaitedFor|WaitingEnds|ATurn|MayCome",
+    sound=("Pending|Patience|WaitedFor|WaitingEnds|ATurn|MayCome", "ThatFit", "^TestAccountsAreKept$"),
+    mutants=(
+        Mutant(
+            "no-patience", "memory is missing while it is pending",
+            "Runtime.attempt", "a.patience = r.options.Patience", "",
+        ),
+        Mutant(
+            "steals", "what a request waits for is taken by others again and again",
+            "DeviceLedger.settle", "tries == 3", "tries == 0",
+        ),
+        Mutant(
+            "passes-by", "nobody waits for the end of another request's turn",
+            "turn.pass", "over != nil && a.patience != 0", "over != nil && a.patience != a.patience",
+        ),
+        Mutant(
+            "impatient-wait", "a request that must not wait waits for the end of another one's turn",
+            "turn.pass", "over != nil && a.patience != 0", "over != nil",
+        ),
+        Mutant(
+            "captures-wait", "a request of a stream that captures waits for the device",
+            "Runtime.attempt", "s == nil || s.capture.Load() == nil", "s != s.runtime.streams.own",
+            mode="WaitedFor",
+        ),
+        Mutant(
+            "captures-waited-for", "what a capture has freed is waited for",
+            "Runtime.pending", " && s.capture.Load() == nil", "",
+            mode="WaitedFor",
+        ),
+        Mutant(
+            "magazines-not-pending", "what magazines have is not pending",
+            "Runtime.pending", "s.fast.Cached() > 0", "s.fast == nil",
+        ),
+        Mutant(
+            "spans-not-regained", "what was left of spans does not count as regained",
+            "Stream.swapSpan", "s.runtime.spans.Add(left.Units * pool.Unit)", "",
+        ),
+        Mutant(
+            "others-go-on", "what other runtimes of the device have pending is not waited for",
+            "attempt.await", "with.Reap()", "if with == lenders[0] {\n\t\t\t\twith.Reap()\n\t\t\t}",
+        ),
+        Mutant(
+            "waits-for-what-is-live", "a pool waits though its limit is too small for what is live",
+            "DeviceLedger.seek", "a.patience = []lender{one}, 0", "a.patience = []lender{one}, a.patience",
+            mode="WaitedFor",
+        ),
+        Mutant(
+            "budget-refuses", "a budget refuses while bytes are pending",
+            "Runtime.Settle", "a := r.attempt(stream)", "a := attempt{regained: r.regained()}",
+        ),
+        Mutant(
+            "once-is-enough", "memory that comes in pieces is missing when the first one has come",
+            "DeviceLedger.settle", "most := mostTries", "most := 1",
+        ),
+        Mutant(
+            "counted-again", "a request that waits counts each time that some memory comes",
+            "attempt.await", "a.waited = nil", "",
+        ),
+        Mutant(
+            "tries-again", "a request tries again though nothing has come",
+            "Runtime.attempt", "regained: r.regained()", "regained: ^uint64(0)",
+            mode="^TestAccountsAreKept$",
         ),
     ),
 )  # fmt: skip

@@ -6,8 +6,8 @@ from mutation import Mutant
 from subject import Go, Native
 
 TESTS = (
-    "^Test(AHit|AMiss|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|Streams|"
-    "ALostDeviceHas|RandomSch|TheHistoryHas)"
+    "^Test(AHit|AMiss|MemoryOnItsWay|BlocksOff|Spans|Only|ABudgetHas|AdaptorsThat|Sizes|Magazines|Others|HandlesThat|TheLast|"
+    "Streams|ALostDeviceHas|RandomSch|TheHistoryHas)"
 )
 
 LAST_EVENTS = "^TestTheLogKeepsTheLastEvents$"
@@ -145,6 +145,10 @@ LEFT_TO_C = Go(
             "Runtime.reap", "s.flush()", "",
         ),
         Mutant(
+            "on-its-way", "memory is missing that another thread takes out of the magazines",
+            "Stream.flush", "s.flushing.Lock()\n\tdefer s.flushing.Unlock()", "",
+        ),
+        Mutant(
             "spans-kept", "what is left of spans is not given back",
             "Stream.flush", "s.giveSpans()", "",
         ),
@@ -170,7 +174,7 @@ LEFT_TO_C = Go(
         ),
         Mutant(
             "lost-device", "C allocates on a device that is lost",
-            "Runtime.noteLost", "r.hits.shut()", "",
+            "Runtime.noteLost", "r.hits.pool.Shut()", "",
         ),
         Mutant(
             "let-go-stream", "C frees blocks of a stream of the caller that was let go",

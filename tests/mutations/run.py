@@ -19,7 +19,7 @@ from pathlib import Path
 from arrow import ARROW
 from captures import CAPTURES
 from commands import COMMANDS, PROPAGATION
-from device_ledgers import DEVICE_LEDGERS, WHOLE_SEGMENTS, WHOLE_SOURCES
+from device_ledgers import DEVICE_LEDGERS, PENDING_MEMORY, WHOLE_SEGMENTS, WHOLE_SOURCES
 from device_runtime import DEVICE_RUNTIME, LEDGERS, SIMULATED_DEVICE
 from disk import DISK
 from endings import ENDINGS, FAILED_JOURNALS
@@ -68,6 +68,7 @@ SUBJECTS: list[Go | C] = [
     SIMULATED_DEVICE,
     LEDGERS,
     DEVICE_LEDGERS,
+    PENDING_MEMORY,
     WHOLE_SEGMENTS,
     WHOLE_SOURCES,
     ENDINGS,

@@ -788,7 +788,8 @@ struct mmsb_runtime_options_t
     refused_user::Ptr{Cvoid}
     refused_attempts::UInt64
     pool::Ptr{UInt8}
-    reserved::NTuple{3,UInt64}
+    memory_wait_ns::UInt64
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_runtime_stats_t

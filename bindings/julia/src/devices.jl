@@ -109,10 +109,13 @@ const RUNTIME_OPTIONS = (
 Creates a runtime of the program's own. Options: `streams` (largest number that is leased at a time), `budget` (bytes, 0 = no
 limit), `ledger` (a file in which processes charge one common budget), `log_events` (number of events that the log keeps),
 `guard_every` (N guards every N-th block, 0 none), `guard_quarantine` (bytes of freed blocks that the guard holds back), `pool`
-(the configuration of a caching allocator that blocks come from, as in PYTORCH_ALLOC_CONF; `""` for its defaults).
+(the configuration of a caching allocator that blocks come from, as in PYTORCH_ALLOC_CONF; `""` for its defaults), and
+`memory_wait = 10` (how many seconds an allocation that finds too little memory waits while freed blocks are pending and the
+device passes none of them; 0 does not wait, `nothing` waits without limit).
 """
-function create_runtime!(state::MMSBState, device::Integer = 0; options...)
+function create_runtime!(state::MMSBState, device::Integer = 0; memory_wait::Union{Real,Nothing} = 10, options...)
     record = initialised(mmsb_runtime_options_t, mmsb_runtime_options_init)
+    record[] = with_fields(record[], (memory_wait_ns = nanoseconds(memory_wait),))
     ledger, pool = get(options, :ledger, ""), get(options, :pool, "")
     created = GC.@preserve ledger pool begin
         set_options!(record, RUNTIME_OPTIONS, "a runtime", options)

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import ctypes
 import gc
+import math
 import os
 import pickle
 import pickletools
@@ -169,6 +170,16 @@ def test_runtimes_are_shared_or_own(sim: mmsb.Context) -> None:
         sim.runtime(2)
     with pytest.raises(mmsb.InvalidArgumentError):
         sim.create_runtime(0, guard_quarantine=1)
+    for wrong in (-1, math.nan):
+        with pytest.raises(mmsb.InvalidArgumentError):
+            sim.create_runtime(memory_wait=wrong)
+    for wait in (0, 0.5, math.inf):
+        with sim.create_runtime(memory_wait=wait, budget=BYTES) as runtime, runtime.stream() as stream:
+            block = stream.allocate(BYTES)
+            with pytest.raises(mmsb.LimitError):
+                stream.allocate(1)  # nothing is pending
+            block.free()
+            stream.allocate(BYTES).free()
 
 
 def test_bytes_go_to_the_device_and_back(runtime: mmsb.Runtime, stream: mmsb.Stream) -> None:

@@ -537,6 +537,9 @@ void fuzz_device(void) {
     options.log_events = device.logged ? 1 + below(100) : 0;
     device.guarded = chance(30);
     options.guard_every = device.guarded ? 1 + below(3) : 0;
+    if (chance(50)) {
+        options.memory_wait_ns = chance(50) ? 0 : MMSB_WAIT_FOREVER; /* for nothing that never comes */
+    }
     device.pooled = chance(50);
     options.pool = !device.pooled ? NULL : pools[below(sizeof pools / sizeof pools[0])];
     device.parted = device.pooled && strncmp(options.pool, "source:", 7) != 0;

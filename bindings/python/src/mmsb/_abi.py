@@ -997,7 +997,8 @@ class RuntimeOptions(ctypes.Structure):
         ("refused_user", c_void_p),
         ("refused_attempts", c_uint64),
         ("pool", c_char_p),
-        ("reserved", c_uint64 * 3),
+        ("memory_wait_ns", c_uint64),
+        ("reserved", c_uint64 * 2),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import time
 import weakref
@@ -1262,6 +1263,7 @@ class Context(Closable):
         guard_every: int = 0,
         guard_quarantine: int = 0,
         pool: str | None = None,
+        memory_wait: float = 10,
         refused: Callable[[int, int], bool] | None = None,
         refused_attempts: int | None = None,
     ) -> Runtime:
@@ -1273,6 +1275,8 @@ class Context(Closable):
         - guard_every: N guards every N-th block, 0 none; guard_quarantine: bytes of freed blocks that the guard holds back
         - pool: the configuration of a caching allocator that blocks come from, as in PYTORCH_ALLOC_CONF, "" for its defaults;
           None for the driver's stream-ordered memory
+        - memory_wait: how many seconds an allocation that finds too little memory waits while freed blocks are pending and the
+          device passes none of them; 0 does not wait, math.inf waits without limit
         - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again
         - refused_attempts: largest number of these calls for one block; None for the default, 8
         """
@@ -1288,6 +1292,7 @@ class Context(Closable):
         options.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
         if pool is not None:
             options.pool = c_text(pool, "pool")
+        options.memory_wait_ns = nanoseconds(None if memory_wait == math.inf else memory_wait)
         if refused_attempts is not None:
             options.refused_attempts = unsigned(refused_attempts, "refused_attempts")
         token = 0
