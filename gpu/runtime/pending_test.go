@@ -31,6 +31,23 @@ func waits(t testing.TB, call func() error, goOn func()) error {
 	return <-done
 }
 
+// What was freed before a wait of its stream is free behind it, without an event, which a device does not reach at once.
+func TestWhatAWaitHasPassedIsFree(t *testing.T) {
+	w := newWorld(t, sim.Options{Memory: 16 * mib, Scheduler: sim.Stepped}, 1)
+	for range 3 {
+		handle, address, err := w.allocate(0, mib)
+		require.NoError(t, err)
+		require.NoError(t, w.device.Fill(w.streams[0].native, address, 1, mib))
+		_, err = Free(handle, nil)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 3*mib, w.runtime.Usage().Pending)
+	w.goOn(func() { require.NoError(t, w.streams[0].Synchronize()) })
+	w.runtime.Reap()
+	require.Zero(t, w.runtime.Usage().Pending)
+	require.Zero(t, w.runtime.events.made.Load())
+}
+
 // What is pending is not missing: a request waits until the device has come past it. Where nothing is pending it fails at once.
 func TestPendingMemoryIsWaitedFor(t *testing.T) {
 	poolOf := func(of pool.Options) Options {

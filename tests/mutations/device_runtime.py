@@ -6,12 +6,14 @@ from subject import Go
 
 ADDRESSES = "^(TestTheBlockAtAnAddress|TestFewAddressesAreLookedForAmongAllBlocks)$"
 
+WAITED = "^TestWhatAWaitHasPassedIsFree$"
+
 DEVICE_RUNTIME = Go(
     name="device-runtime",
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
-    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES),
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
         Mutant(
@@ -37,6 +39,10 @@ DEVICE_RUNTIME = Go(
         Mutant(
             "event-counts-too-much", "an event is taken to cover one point more than it does",
             "recordNow", "number := s.queued.Load()", "number := s.queued.Load() + 1",
+        ),
+        Mutant(
+            "waits-are-forgotten", "what a wait has passed is looked for with an event, which the device has not come past",
+            "Stream.reap", "completed >= first", "completed >= first && false", mode=WAITED,
         ),
         Mutant(
             "reaps-too-early", "memory counts as released although the device has not come past the free",
