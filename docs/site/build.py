@@ -49,6 +49,7 @@ MENU = {
         "docs/devices",
         "docs/testing",
         "docs/torch-results/README",
+        "docs/gpu-results/README",
         "docs/performance",
         "docs/rationale",
         "docs/plan",
