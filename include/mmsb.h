@@ -2337,7 +2337,7 @@ typedef struct mmsb_runtime_stats {
     uint64_t pool_misses;       /* allocations for which segments had to get memory; all others were hits */
     uint64_t sleeping;          /* bytes of segments whose tags sleep; not in pool_reserved, nor their blocks in pool_held */
     uint64_t sleeping_kept;     /* bytes that are kept for blocks that sleep */
-    uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back, since the runtime began */
+    uint64_t sleeping_copied;   /* bytes that were copied for that, to the host and back; of calls that failed none counts */
     uint64_t refused_calls;     /* calls of refused (mmsb_runtime_options_t), each attempt one */
     uint64_t reserved[1];
 } mmsb_runtime_stats_t;

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/file"
 	"libmmsb/core/pool"
@@ -285,10 +286,23 @@ func (p *Pool) forget(k *keptTag) {
 
 // mover copies pieces on several streams at a time. It has the streams from the first sleep to the end of the pool.
 type mover struct {
-	mutex sync.Mutex // held by a sleep or a wake, from its first copy until they have settled
-	lanes []driver.Stream
-	marks eventPool
-	cache pinnedCache
+	mutex  sync.Mutex // held by a sleep or a wake, from its first copy until they have settled
+	lanes  []driver.Stream
+	marks  eventPool
+	cache  pinnedCache
+	copied atomic.Uint64 // bytes, of the sleep or wake that is running
+}
+
+// begin begins a sleep or a wake; end counts what it has copied, unless it has failed.
+func (p *Pool) begin() (end func(err error)) {
+	p.mover.mutex.Lock()
+	p.mover.copied.Store(0)
+	return func(err error) {
+		if err == nil {
+			p.copied.Add(p.mover.copied.Load())
+		}
+		p.mover.mutex.Unlock()
+	}
 }
 
 // lane is one of the streams, those of consecutive numbers in turn.
@@ -350,7 +364,7 @@ func (p *Pool) copy(lane driver.Stream, host driver.Address, x *piece, out bool)
 	}
 	err := p.device.Copy(lane, copies...)
 	if err == nil {
-		p.copied.Add(bytes)
+		p.mover.copied.Add(bytes)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ type sleepers struct {
 	resting   atomic.Int32                // partitions that are not awake
 	kept      [pool.MostPartitions]atomic.Pointer[keptTag]
 	mover     mover
-	copied    atomic.Uint64
+	copied    atomic.Uint64 // bytes, by sleeps and wakes that went well
 }
 
 // pooled is the runtime's pool, where it can have partitions. Errors: Unsupported.
@@ -182,12 +182,11 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 	return err
 }
 
-func (p *Pool) sleep(partitions []int, options SleepOptions) error {
-	p.mover.mutex.Lock()
-	defer p.mover.mutex.Unlock()
+func (p *Pool) sleep(partitions []int, options SleepOptions) (err error) {
+	end := p.begin()
+	defer func() { end(err) }()
 	l := &offload{Pool: p, needs: make(map[driver.Address]int)}
 	stored := make([]*keptTag, len(partitions))
-	var err error
 	for i, partition := range partitions {
 		if stored[i], err = l.keep(partition, options); err != nil {
 			break
@@ -249,13 +248,14 @@ func (r *Runtime) Wake(tags []Tag) error {
 	return r.noteLost(err)
 }
 
-func (p *Pool) wake(partitions []int) error {
-	p.mover.mutex.Lock()
-	defer p.mover.mutex.Unlock()
+func (p *Pool) wake(partitions []int) (err error) {
+	end := p.begin()
+	defer func() { end(err) }()
 	var back *reload
-	err := p.mend(partitions)
+	err = p.mend(partitions)
 	if err == nil {
 		err = p.books.Wake(partitions, func(segments []pool.Block) error {
+			p.mover.copied.Store(0) // of a try before, which lacked memory, nothing has stayed
 			back = p.reload(partitions, (*poolSource)(p).segmentsOf(segments...))
 			return (*poolSource)(p).backAll(segments, back)
 		})
