@@ -96,9 +96,17 @@ func (s *syncing) run() {
 		bytes += native.RecordAt(native.Index(page)).LoadSize()
 	}
 	shares := min(parallel.Shares(bytes, shareBytes), len(s.pages))
+	s.beside = shares > 1
 	parallel.Do(shares, func(share int) {
-		s.share(len(s.pages)*share/shares, len(s.pages)*(share+1)/shares)
+		first, end := len(s.pages)*share/shares, len(s.pages)*(share+1)/shares
+		numbers := make([]int, 0, end-first)
+		for i := first; i < end; i++ {
+			numbers = append(numbers, i)
+		}
+		s.share(numbers)
 	})
+	s.beside = false
+	s.share(s.again)
 	if s.lost { // the next call finds the pages where they go on
 		for _, page := range s.pages {
 			_, _ = goOn(page)
@@ -106,10 +114,10 @@ func (s *syncing) run() {
 	}
 }
 
-// share brings the pages from first to before end in step.
-func (s *syncing) share(first, end int) {
-	waiting := make([]int, 0, end-first)
-	for i := first; i < end; i++ {
+// share brings the pages with these numbers in step.
+func (s *syncing) share(numbers []int) {
+	waiting := make([]int, 0, len(numbers))
+	for _, i := range numbers {
 		switch err := s.toDevice(i); {
 		case s.cancelled():
 			s.cancel(i)
@@ -132,8 +140,10 @@ type syncing struct {
 	work      *ticket.Work
 	mayEnd    bool         // pages that have ended are no failure
 	done      atomic.Int64 // pages, of asynchronous work
+	beside    bool         // other shares are at work
 
 	mutex sync.Mutex // of what follows
+	again []int      // the numbers of pages that were busy beside other shares, which may have them, too
 	lost  bool       // a device was lost
 	bad   int
 	err   error
@@ -147,6 +157,11 @@ func (s *syncing) cancel(i int) {
 
 func (s *syncing) failed(i int, err error) {
 	s.mutex.Lock()
+	if s.beside && status.CodeOf(err) == status.Busy {
+		s.again = append(s.again, i)
+		s.mutex.Unlock()
+		return
+	}
 	if i < s.bad && !(s.mayEnd && hasEnded(status.CodeOf(err))) {
 		s.bad, s.err = i, err
 	}

@@ -2,7 +2,9 @@ package pages
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +13,9 @@ import (
 	"libmmsb/core/parallel"
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/gpu/sim"
+	"libmmsb/native/nativetest"
 )
 
 // helped runs a test as on a machine with so many processors to spare.
@@ -80,6 +84,30 @@ func TestProcessorsShareASync(t *testing.T) {
 			require.True(t, read == contents[i], "page %d", i)
 		}
 		require.Equal(t, all, w.moved().ToHost-before)
+	})
+}
+
+// A list may have a page twice, in two shares: the second one comes behind the first, also where asynchronous work moves it.
+func TestAPageIsInTwoShares(t *testing.T) {
+	helped(t, 3)
+	onDevices(t, sim.Options{Latency: time.Millisecond}, func(w *world) {
+		for range 20 {
+			var pages []uint64
+			for range 4 {
+				pages = append(pages, w.create(abi.LocationCPU, 0, 2<<20))
+			}
+			list := append(slices.Clone(pages), pages...)
+			codes := make([]int32, len(list))
+			require.NoError(t, ticket.Start(uint64(len(list)), nil, func(work *ticket.Work) error {
+				_, err := page.SyncMany(list, residency.ToDevice, 0, codes, work)
+				return err
+			}).Wait(ticket.Forever))
+			require.Equal(t, make([]int32, len(list)), codes)
+			for _, handle := range pages {
+				require.Equal(t, [2]uint64{}, w.newer(handle))
+				require.Zero(t, nativetest.Destroy(handle))
+			}
+		}
 	})
 }
 

@@ -11,7 +11,7 @@ RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 TOGETHER = "^TestSmallRangesComeTogether$"
-SHARES = "^(TestProcessorsShareASync|TestAShareOfASyncFails|TestAListIsCut)$"
+SHARES = "^(TestProcessorsShareASync|TestAPageIsInTwoShares|TestAShareOfASyncFails|TestAListIsCut)$"
 MANY_FAIL = "^TestAStepOfManyFails$"
 BESIDE = "^TestSyncsThatReadPagesBesideOthers$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
@@ -41,6 +41,11 @@ SYNCS = Go(
         Mutant(
             "share-left-out", "a processor leaves out a part of what is shared",
             "Do", "i = next.Add(1) - 1 {", "i = next.Add(2) - 1 {",
+            mode=SHARES,
+        ),
+        Mutant(
+            "busy-beside-shares", "a page that another share has is said to be busy",
+            "failed", "s.beside && status.CodeOf(err) == status.Busy", "false",
             mode=SHARES,
         ),
         Mutant(
