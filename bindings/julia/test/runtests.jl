@@ -2,6 +2,7 @@
 
 using MMSB
 using MMSB: LibMMSB
+using Random
 using Test
 using Test: DefaultTestSet
 
@@ -78,6 +79,10 @@ function count_tests(set)
     return mapreduce(count_tests, +, inner; init = own)
 end
 
+# All tests draw from one seed, which a run that fails prints.
+const SEED = parse(UInt32, get(() -> string(rand(UInt32)), ENV, "MMSB_SEED"))
+Random.seed!(SEED)
+
 suite = @testset Suite "the package" begin
     for file in TEST_FILES
         seconds = @elapsed set = @testset DefaultTestSet "$file" begin
@@ -90,5 +95,6 @@ suite = @testset Suite "the package" begin
     end
 end
 passed, failed = count_tests(suite)
+failed == 0 || println("MMSB_SEED=$SEED repeats this run")
 println("$passed passed, $failed failed")
 exit(failed == 0 && passed > 0 ? 0 : 1)
