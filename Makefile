@@ -289,7 +289,7 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## an eighth of the bugs planted in copies of the source (the commit says which)
+test-mutants: $(STAMPS)/tools ## a tenth of the bugs planted in copies of the source (the commit says which)
 	@python3 tests/mutations/run.py --share
 
 .PHONY: mutants
@@ -301,10 +301,15 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
 
 .PHONY: whole
-whole: race every-bit mutants test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package test-arm64 \
+whole: race every-bit mutants test-julia-one test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package test-arm64 \
     build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
+
+HOURS ?= 2
+.PHONY: campaign
+campaign: build/c/fuzz.run build/crash/campaign build/crash/worker ## the long random tests in turn for HOURS=2; SEED= is the first round's
+	@tools/campaign.sh $(HOURS) $(SEED)
 
 SCHEDULES ?= 1000000
 .PHONY: simulate
@@ -316,6 +321,12 @@ PROGRAMS ?= 34000
 .PHONY: pools
 pools: $(STAMPS)/tools ## PROGRAMS=34000 random programs of a pool's user, ten million operations; SEED= is the first one
 	@MMSB_PROGRAMS=$(PROGRAMS) MMSB_SEED=$(or $(SEED),0) go test -v -timeout 0 -count 1 -run TestRandomPrograms ./core/pool
+
+STORES ?= 5000
+.PHONY: stores
+stores: $(STAMPS)/tools ## STORES=5000 random programs of a store's user and its followers against a model; SEED= is the first one
+	@go test -tags $(TAGS),invariants -timeout 0 -count 1 -run 'TestRandom' ./core/keeper \
+	    -args -programs $(STORES) -from $(or $(SEED),0)
 
 HISTORIES ?= 10000
 .PHONY: histories
@@ -440,7 +451,6 @@ build/systems/soak.run: tests/systems/soak.c tests/check.h tests/c/library.h inc
 test-systems: $(addprefix build/systems/,systems_test.run soak.run) ## denied and failing calls, limits, full disks; a soak
 	@tools/run_programs.sh $^
 
-HOURS ?= 2
 .PHONY: soak
 soak: build/systems/soak.run ## everything mixed for HOURS=2, and all that is counted must stay flat; SEED= repeats a run
 	@build/systems/soak.run $$(awk 'BEGIN { print $(HOURS) * 3600 }') $(SEED)
@@ -467,12 +477,22 @@ test-docs: docs $(STAMPS)/chromium ## the documentation as HTML: what it must ha
 	@PYTHONPATH=docs/site:tools:tests/pictures:bindings/python/src \
 	    build/venv-docs/bin/python -m pytest -q -p no:cacheprovider tests/docs
 
+# JULIA_TESTS(threads, files): tests of the Julia package, compiled at the level that the number of threads says.
+define JULIA_TESTS
+@JULIA_NUM_THREADS=$(1) JULIA_DEPOT_PATH=$(CURDIR)/build/julia-depot \
+    $(JULIA) --optimize=$(1) --project=bindings/julia bindings/julia/test/runtests.jl $(2)
+endef
+JULIA_FILES := $(filter-out runtests.jl,$(notdir $(wildcard bindings/julia/test/*.jl)))
+
 .PHONY: test-julia
-test-julia: lib $(STAMPS)/julia ## the Julia package, with one thread and optimized less, and with two
-	@for threads in 1 2; do \
-	    JULIA_NUM_THREADS=$$threads JULIA_DEPOT_PATH=$(CURDIR)/build/julia-depot \
-	        $(JULIA) --optimize=$$threads --project=bindings/julia bindings/julia/test/runtests.jl; \
-	done
+test-julia: lib $(STAMPS)/julia ## the Julia package with two threads, a third of its files with one, too (the commit says which)
+	$(call JULIA_TESTS,2)
+	$(call JULIA_TESTS,1,$$(tools/share.py $(wordlist 1,9,$(JULIA_FILES)) / $(wordlist 10,18,$(JULIA_FILES)) / \
+	    $(wordlist 19,99,$(JULIA_FILES))))
+
+.PHONY: test-julia-one
+test-julia-one: lib $(STAMPS)/julia ## the Julia package with one thread and optimized less
+	$(call JULIA_TESTS,1)
 
 # Other libraries, with the stand-in in the place of NVIDIA's driver.
 .PHONY: test-peers

@@ -1,11 +1,8 @@
-"""What the built library is: its names, its dependencies, and that a second build elsewhere gives the same bytes."""
+"""What the built library is: its names and its dependencies. That a second build elsewhere gives the same bytes, test-dist says."""
 
 from __future__ import annotations
 
-import filecmp
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -37,28 +34,3 @@ def test_the_library_needs_only_libc(root: Path) -> None:
     dynamic = output_of("readelf", "-d", str(root / "build/libmmsb.so"))
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
     assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
-
-
-def compiled_anew(file: Path, root: Path) -> bool:
-    """Whether a comment at the end makes Go compile the file's package anew, to the same code: Go's cache knows a source by its
-    bytes. Not a file with `import "C"`: cgo makes names from its bytes. Not the kernels: their bytes are in a flag, and they are
-    compiled without the cache."""
-    if file.is_relative_to(root / "kernels"):
-        return False
-    return file.suffix == ".c" or (file.suffix == ".go" and 'import "C"' not in file.read_text(encoding="utf-8"))
-
-
-def test_a_second_build_in_another_folder_gives_the_same_bytes(root: Path, files: list[Path], tmp_path: Path) -> None:
-    copy = tmp_path / "elsewhere"
-    for file in files:
-        target = copy / file.relative_to(root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, target)
-        if compiled_anew(file, root):
-            with target.open("a", encoding="utf-8") as source:
-                source.write("// elsewhere\n")
-    # What takes long to fetch or to compile and is not the library's own is shared; the kernels are made anew.
-    environment = os.environ | {"CUDA_HOME": str(root / "build/cuda/toolkit")}
-    caches = [f"GOCACHE={root / 'build/cache/go'}", f"GOMODCACHE={root / 'build/cache/go-modules'}"]
-    subprocess.run(["make", "lib", *caches], cwd=copy, env=environment, check=True)
-    assert filecmp.cmp(root / "build/libmmsb.so", copy / "build/libmmsb.so", shallow=False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """run.py [-v] [--share] [NAME...]: builds the subjects of the catalogue, and runs their tests without a bug and with each: every
-bug must be caught. NAME is a subject or a mutant. -v says what caught each. --share takes every eighth subject.
+bug must be caught. NAME is a subject or a mutant. -v says what caught each. --share takes every tenth subject.
 
 Ends with `planted bugs: caught N of N` and, where each run is a test, `N passed, M failed`.
 """
@@ -229,8 +229,8 @@ def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str,
 
 
 def share_of(subjects: list[Go | C]) -> list[Go | C]:
-    """Every eighth subject, as tools/share.py chooses."""
-    lists = [["/", *(subject.name for subject in subjects[first::8])] for first in range(8)]
+    """Every tenth subject, as tools/share.py chooses."""
+    lists = [["/", *(subject.name for subject in subjects[first::10])] for first in range(10)]
     command = [sys.executable, str(ROOT / "tools/share.py"), *(word for words in lists for word in words)]
     chosen = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     print("`make mutants` has all subjects; here are, as the commit chooses: " + ", ".join(chosen), flush=True)

@@ -1,7 +1,5 @@
 # Devices and the stream-ordered runtime, on simulated devices.
 
-with_devices(f) = MMSBState(f; simulate = :always, simulated_devices = 2, simulated_memory = 64 << 20)
-
 @testset "devices are listed" begin
     with_devices() do state
         devices = get_devices(state)

@@ -1,4 +1,5 @@
-# All tests of the package, with the standard library's Test and nothing else. The last line is "N passed, M failed".
+# All tests of the package, or those of the files that the arguments name, with the standard library's Test and nothing else. The
+# last line is "N passed, M failed".
 
 using MMSB
 using MMSB: LibMMSB
@@ -46,6 +47,11 @@ function nothing_lives()
     end
 end
 
+# Bytes that no other seed gives.
+saved_pattern(seed, size) = UInt8[(seed * 131 + i * 7 + i ÷ 251) % 256 for i in 1:size]
+
+with_devices(f) = MMSBState(f; simulate = :always, simulated_devices = 2, simulated_memory = 64 << 20)
+
 # The error that f throws.
 function thrown(f)
     try
@@ -84,7 +90,7 @@ const SEED = parse(UInt32, get(() -> string(rand(UInt32)), ENV, "MMSB_SEED"))
 Random.seed!(SEED)
 
 suite = @testset Suite "the package" begin
-    for file in TEST_FILES
+    for file in (isempty(ARGS) ? TEST_FILES : filter(in(ARGS), TEST_FILES))
         seconds = @elapsed set = @testset DefaultTestSet "$file" begin
             include(file)
             @testset "nothing is left alive" begin

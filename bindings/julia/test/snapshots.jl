@@ -1,7 +1,5 @@
 # Snapshots: saved, restored, read without a state.
 
-saved_pattern(seed, size) = UInt8[(seed * 131 + i * 7 + i ÷ 251) % 256 for i in 1:size]
-
 # Pages of all sizes with bytes, metadata, masks and dependencies.
 function fill_state!(state)
     before = nothing

@@ -879,5 +879,5 @@ func differencesOf(from, to *snapshot.Snapshot) (count int, err error) {
 }
 
 func TestReadersOfSnapshotsAgree(t *testing.T) {
-	campaign(t, "snapshots", newSnapshots(t), 20000, 20)
+	campaign(t, "snapshots", newSnapshots(t), 10000, 10)
 }
