@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/campaign.sh HOURS [SEED]: the long random tests in turn, each round with other numbers, until the time is over; a round that
-# has begun is ended. What failed is shown whole, with the command that repeats it.
+# tools/campaign.sh HOURS [SEED]: the long random tests in turn, each round with other numbers, until the time is over; a round
+# that has begun is ended. What failed is shown whole, with the command that repeats it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 round=${2:-1}

@@ -1,4 +1,4 @@
-"""What the built library is: its names and its dependencies. That a second build elsewhere gives the same bytes, test-dist says."""
+"""What the built library is: its names and its dependencies. test-dist says that a build elsewhere has the same bytes."""
 
 from __future__ import annotations
 
