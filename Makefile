@@ -301,8 +301,8 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
 
 .PHONY: whole
-whole: race every-bit mutants test-julia-one test-peers test-pictures test-docs test-gpu-bundle test-deb test-julia-package \
-    test-arm64 build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
+whole: race every-bit mutants test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle test-deb \
+    test-julia-package test-arm64 build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
 

@@ -33,6 +33,7 @@ SUITES = [
     "test-c",
     "test-tsan",
     "test-pictures",
+    "test-jax",
     "test-crash",
     "test-kernels",
     "test-wheel",
@@ -117,9 +118,12 @@ def processors_used(since: float) -> str:
     return f"all: {took:.0f} s, {used:.0f} s of processors, {100 * used / took / processors:.0f} % of {processors}"
 
 
+# They need large downloads: the packages of other libraries, a browser, JAX. A commit has one of them.
+IN_TURN = ("test-peers", "test-pictures", "test-jax")
+
+
 def of_other_commits() -> set:
-    """The suite that other commits run of two that need large downloads: a browser, and the packages of other libraries."""
-    return {suite for share, suite in enumerate(("test-peers", "test-pictures")) if share not in shares(2)}
+    return {suite for share, suite in enumerate(IN_TURN) if share not in shares(len(IN_TURN))}
 
 
 def main(suites: list) -> int:
