@@ -228,10 +228,10 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 				return i, err
 			}
 			if !there {
-				inHost = append(inHost, pairChange{index, both, f})
+				inHost = append(inHost, pairChange{r, index, both, f})
 				continue
 			}
-			onDevice = append(onDevice, pairChange{index, both, f})
+			onDevice = append(onDevice, pairChange{r, index, both, f})
 		}
 		b, err := r.backing(index, both)
 		if err == nil {
@@ -252,6 +252,7 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 	}
 	for _, c := range inHost {
 		c.both.change(native.RecordAt(c.index).Size, c.form.Runs, c.form.Payload)
+		c.residency.changed(c.index, c.both)
 	}
 	for _, c := range onDevice {
 		c.both.noteDevice(c.form.Runs)
@@ -261,7 +262,8 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 
 // pairChange is a change of a page in two places.
 type pairChange struct {
-	index uint32
-	both  *pair
-	form  *delta.Form
+	residency *Residency
+	index     uint32
+	both      *pair
+	form      *delta.Form
 }

@@ -142,20 +142,37 @@ func (r *Residency) bring(index uint32, p *pair, first, end uint64) error {
 	return nil
 }
 
-// flush brings to the device what is newer on the host.
+// flush brings to the device what is newer on the host: where others write there, the bytes of the changes and no other ones.
 func (r *Residency) flush(index uint32, p *pair) error {
 	record := native.RecordAt(index)
 	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
 	var list []Transfer
-	_, end := p.all(record.Size)
-	p.newer(p.host, 0, end, record.Size, func(offset, length uint64) {
+	add := func(offset, length uint64) {
 		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
-	})
+	}
+	if p.exact {
+		union(p.runs, add)
+	} else {
+		_, end := p.all(record.Size)
+		p.newer(p.host, 0, end, record.Size, add)
+	}
 	if err := r.carry(b, true, list); err != nil {
 		return err
 	}
-	p.host = p.host[:0]
+	p.host, p.runs = p.host[:0], nil
 	return nil
+}
+
+// union adds to a list what runs cover together, each byte once. It sorts them.
+func union(runs []delta.Run, list func(offset, length uint64)) {
+	slices.SortFunc(runs, func(a, b delta.Run) int { return cmp.Compare(a.Offset, b.Offset) })
+	end := uint64(0) // of what is in the list
+	for _, run := range runs {
+		if from := max(run.Offset, end); from < run.Offset+run.Length {
+			end = run.Offset + run.Length
+			list(from, end-from)
+		}
+	}
 }
 
 // carry is carryTo between the host and the memory of one page.
@@ -311,7 +328,9 @@ func (r *Residency) changed(index uint32, p *pair) {
 		return
 	}
 	p.passing = false
-	if err := r.land(index, p); err != nil {
+	err := r.flush(index, p)
+	p.exact, p.runs = false, nil
+	if err != nil {
 		log.Logf(log.Warning, "page 0x%016x keeps a copy on the host: device %d does not take what has changed: %v",
 			handleOf(index), backingOf(native.SideAt(native.RecordAt(index).Side)).device, err)
 		return
@@ -331,26 +350,6 @@ func (r *Residency) keep(index uint32, p *pair) error {
 	p.prepared, p.passing, p.exact, p.runs = false, false, false, nil
 	p.out = record.Pinned() || record.Exposed == exposedForGood
 	return nil
-}
-
-// land brings a change to the device: where others write there, its bytes and no other ones.
-func (r *Residency) land(index uint32, p *pair) error {
-	if !p.exact {
-		return r.flush(index, p)
-	}
-	record := native.RecordAt(index)
-	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
-	slices.SortFunc(p.runs, func(a, b delta.Run) int { return cmp.Compare(a.Offset, b.Offset) })
-	var list []Transfer
-	end := uint64(0) // of what is in the list
-	for _, run := range p.runs {
-		if from := max(run.Offset, end); from < run.Offset+run.Length {
-			end = run.Offset + run.Length
-			list = append(list, Transfer{b.address() + uintptr(from), copied[from:end]})
-		}
-	}
-	p.exact, p.runs = false, nil
-	return r.carry(b, true, list)
 }
 
 // change makes a change of runs in the host's copy, for which what it covers in part was brought.
@@ -383,16 +382,21 @@ func (r *Residency) lend(index uint32, p *pair) error {
 	return nil
 }
 
-// lent ends that: what the call has changed is newer on the host.
-func (r *Residency) lent(index uint32, p *pair) {
+// lent ends that, and says whether the call has changed anything, which is newer on the host.
+func (r *Residency) lent(index uint32, p *pair) (change bool) {
 	record := native.RecordAt(index)
-	if record.Version != p.version {
+	change = record.Version != p.version
+	if change {
 		was, is := native.Bytes(native.Locator(p.before, 0), record.Size), p.bytes(record.Size)
 		p.different(was, is, 0, record.Size, max(uint64(1)<<p.shift, 4096))
+		if p.exact {
+			p.runs = append(p.runs, delta.FromPages(was, is).Runs...)
+		}
 	}
 	region.Unmap(p.before)
 	p.before = 0
 	record.SetLocator(0)
+	return change
 }
 
 // different adds to what is newer on the host where two copies differ, which it looks for in steps.

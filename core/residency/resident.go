@@ -70,7 +70,9 @@ func (r *Residency) Evict(index uint32) {
 		return
 	}
 	if both := r.pairs.get(index); both != nil && both.before != 0 {
-		r.lent(index, both)
+		if r.lent(index, both) {
+			r.changed(index, both)
+		}
 		return
 	}
 	if err := r.writeBack(index, b); err != nil {

@@ -268,6 +268,37 @@ func TestACopyOfARefusedChange(t *testing.T) {
 	}
 }
 
+// What a call then changes at the copy's address is not lost with it; beside others who write on the device no other byte goes.
+func TestACopyOfARefusedChangeBecomesTheNewest(t *testing.T) {
+	on(t, func(w *world) {
+		handle := w.create(abi.LocationGPU, 0, 5000)
+		address, code := nativetest.PinPage(handle, true)
+		require.Zero(t, code)
+		prepare := func(p *page.Page) {
+			done, err := p.DevicePrepare(p.Index, &native.Delta{Kind: int32(delta.Runs)})
+			require.NoError(t, err)
+			require.True(t, done)
+		}
+		require.NoError(t, page.Read(handle, func(p *page.Page) error {
+			prepare(p)
+			require.NoError(t, p.MakeResident(p.Index))
+			require.NoError(t, p.Devices().Write(0, address+8, []byte("theirs")))
+			copy(native.Bytes(p.Record.Locator, p.Record.Size), "ours")
+			p.Record.Version++
+			p.Evict(p.Index)
+			return nil
+		}))
+		w.unpin(handle)
+		require.NoError(t, page.Read(handle, func(p *page.Page) error {
+			prepare(p)
+			done, err := p.DeviceApply(p.Index, &native.Delta{Kind: int32(delta.Runs)})
+			require.True(t, done)
+			return err
+		}))
+		w.holds(handle, 0, "ours\x00\x00\x00\x00theirs")
+	})
+}
+
 func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
 		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)

@@ -197,7 +197,7 @@ SYNCS = Go(
         ),
         Mutant(
             "passing-change-lost", "what a watched change has changed does not come to the device",
-            "Residency.changed", "r.land(index, p)", "error(nil)", mode=WATCHED,
+            "Residency.changed", "r.flush(index, p)", "error(nil)", mode=WATCHED,
         ),
         Mutant(
             "moves-the-page", "a watched change brings the whole page",
@@ -235,7 +235,11 @@ SYNCS = Go(
         ),
         Mutant(
             "exact-change-moves-more", "a watched change writes whole ranges over what others write there",
-            "land", "!p.exact", "true", mode=ADOPTED,
+            "Residency.flush", "p.exact", "false", mode=ADOPTED,
+        ),
+        Mutant(
+            "passing-copy-lost", "what a call has changed in a copy that passes goes with the copy",
+            "Residency.lent", "p.runs = append(p.runs, delta.FromPages(was, is).Runs...)", "", mode=REFUSED,
         ),
         Mutant(
             "loss-goes-on", "a page goes on without the bytes that only the lost device had",
