@@ -60,7 +60,8 @@ C_FILES = $(shell find include capi native gpu kernels tests bench examples -nam
 PYTHON_FILES = tools tests bench docs/site $(filter-out examples/quickstart.py,$(wildcard examples/*.py))
 
 # What the library needs of kernels/: nothing where MMSB_CUDA is off.
-KERNELS := $(if $(filter off,$(MMSB_CUDA)),,build/kernels/libmmsb_kernels.a)
+KERNEL_ARCHIVE := build/kernels/$(if $(filter aarch64,$(shell uname -m)),arm64,amd64)/libmmsb_kernels.a
+KERNELS := $(if $(filter off,$(MMSB_CUDA)),,$(KERNEL_ARCHIVE))
 
 C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
 PIP := -m pip install --quiet --disable-pip-version-check
@@ -174,8 +175,10 @@ build/libmmsb.so: $(LIBRARY_SOURCES) $(KERNELS) $(STAMPS)/cuda-setting capi/mmsb
 $(STAMPS)/cuda: tools/fetch_nvcc.sh tools/requirements/cuda.txt tools/requirements/cuda-headers.txt $(STAMPS)/tools
 	@tools/fetch_nvcc.sh
 	@touch $@
-build/kernels/libmmsb_kernels.a: $(wildcard kernels/*) tools/build_kernels.sh $(STAMPS)/cuda
+build/kernels/kernels.fatbin: $(wildcard kernels/*) tools/build_kernels.sh $(STAMPS)/cuda
 	@tools/build_kernels.sh $(@D)
+$(KERNEL_ARCHIVE): build/kernels/kernels.fatbin tools/archive_kernels.sh
+	@tools/archive_kernels.sh $(@D)
 
 .PHONY: always
 always:
@@ -217,8 +220,8 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-se
 	@touch $@
 
 .PHONY: wheel-arm64
-wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 ## the wheel for arm64 in build/wheel-arm64, on any machine; no kernels for CUDA
-	@MMSB_MACHINE=aarch64 MMSB_CUDA=off tools/build_wheel.sh build/wheel-arm64 $(VERSION)
+wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(if $(KERNELS),build/kernels/kernels.fatbin) ## the wheel for arm64 in build/wheel-arm64, on any machine
+	@MMSB_MACHINE=aarch64 tools/build_wheel.sh build/wheel-arm64 $(VERSION)
 
 # --------------------------------------------------------------------------------------------------- checks ----
 
@@ -404,7 +407,7 @@ test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanit
 
 # These need the compiled kernels, whatever MMSB_CUDA says. What build/asan/libmmsb.so is built of is not compiled again.
 .PHONY: test-kernels
-test-kernels: build/kernels/libmmsb_kernels.a ## the kernels: what the archive holds, what the compiler says, their host build
+test-kernels: $(KERNEL_ARCHIVE) ## the kernels: what the archive holds, what the compiler says, their host build
 	@grep -E "Compiling|Used|spill" build/kernels/report.txt
 	@python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),mmsbcuda ./gpu/kernels
 	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
@@ -549,7 +552,7 @@ build/c-gpu/%.run: tests/c/% tests/gpu/on_gpu.h $(C_TEST_INPUTS) build/libmmsb.s
 	@$(compile_c) -include tests/gpu/on_gpu.h $< -o $@ $(call with_library,build)
 
 .PHONY: test-gpu
-test-gpu: build/kernels/libmmsb_kernels.a build/c/places_test.c.run $(ON_GPU) $(STAMPS)/venv-peers ## what needs a GPU
+test-gpu: $(KERNEL_ARCHIVE) build/c/places_test.c.run $(ON_GPU) $(STAMPS)/venv-peers ## what needs a GPU
 	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@CHECK_APART=100 tools/run_programs.sh $(ON_GPU)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/build_kernels.sh FOLDER: compiles kernels/ for CUDA into FOLDER/libmmsb_kernels.a, an archive that holds nothing but the
-# image. FOLDER/report.txt is what the compiler says of registers and spills, FOLDER/kernels.ptx the code as it is for newer
-# devices. A spill is a failure. The same compiler gives the same bytes in every folder.
+# tools/build_kernels.sh FOLDER: compiles kernels/ for CUDA into FOLDER/kernels.fatbin, and FOLDER/report.txt, what the compiler says
+# of registers and spills, and FOLDER/kernels.ptx, the code as it is for newer devices. A spill is a failure. The same compiler
+# gives the same bytes in every folder. tools/archive_kernels.sh makes what a library links.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
@@ -26,23 +26,6 @@ if ! compile -fatbin "${targets[@]}" -Xptxas -v,--warn-on-spills -o "$work/kerne
 fi
 compile -ptx -arch=compute_80 -o "$work/kernels.ptx"
 
-cat > "$work/image.S" << 'ASSEMBLER'
-    .section .rodata
-    .balign 64
-    .globl mmsb__kernel_image
-    .globl mmsb__kernel_image_end
-    .hidden mmsb__kernel_image
-    .hidden mmsb__kernel_image_end
-mmsb__kernel_image:
-    .incbin "kernels.fatbin"
-mmsb__kernel_image_end:
-    .section .note.GNU-stack, "", %progbits
-ASSEMBLER
-(
-    cd "$work"
-    gcc -c image.S -o image.o
-    ar rcD libmmsb_kernels.a image.o
-)
-for file in report.txt kernels.ptx libmmsb_kernels.a; do
+for file in report.txt kernels.ptx kernels.fatbin; do
     mv "$work/$file" "$folder/$file"
 done

@@ -12,7 +12,7 @@ if [[ ${1:-} == -tags ]]; then
     shift 2
 fi
 if [[ ${MMSB_CUDA:-on} != off ]]; then
-    if [[ ! -e build/kernels/libmmsb_kernels.a ]]; then
+    if [[ ! -e build/kernels/$(go env GOARCH)/libmmsb_kernels.a ]]; then
         echo "No kernels in build/kernels: make builds them first. MMSB_CUDA=off builds without." >&2
         exit 1
     fi

@@ -9,6 +9,7 @@ floor=2.28
 machine=${MMSB_MACHINE:-$(uname -m)}
 if [[ $machine == aarch64 ]]; then
     export GOARCH=arm64
+    [[ ${MMSB_CUDA:-on} == off ]] || CC=$PWD/tools/zig_cc.sh tools/archive_kernels.sh build/kernels/arm64
 fi
 library=$PWD/build/wheel-library${MMSB_MACHINE:+-$MMSB_MACHINE}/libmmsb.so
 CC=$PWD/tools/zig_cc.sh tools/build_library.sh "${library#"$PWD/"}"

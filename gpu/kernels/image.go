@@ -3,7 +3,8 @@
 package kernels
 
 /*
-#cgo LDFLAGS: ${SRCDIR}/../../build/kernels/libmmsb_kernels.a
+#cgo amd64 LDFLAGS: ${SRCDIR}/../../build/kernels/amd64/libmmsb_kernels.a
+#cgo arm64 LDFLAGS: ${SRCDIR}/../../build/kernels/arm64/libmmsb_kernels.a
 #include <stddef.h>
 #include <stdint.h>
 

@@ -43,6 +43,7 @@ import platform
 import mmsb
 
 assert platform.machine() == "aarch64", platform.machine()
+assert "sm_90" in mmsb.build_info(), mmsb.build_info()  # GPUs run the same code beside processors of both kinds
 with mmsb.open("state") as store:
     page = store.create_page(1 << 20, id=1)
     page.array("float32")[:] = 1.0
