@@ -220,7 +220,7 @@ $(STAMPS)/wheel: $(LIBRARY_SOURCES) $(TOOL_SOURCES) $(KERNELS) $(STAMPS)/cuda-se
 	@touch $@
 
 .PHONY: wheel-arm64
-wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(if $(KERNELS),build/kernels/kernels.fatbin) ## the wheel for arm64 in build/wheel-arm64, on any machine
+wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(KERNELS) ## build/wheel-arm64/*.whl, on any machine
 	@MMSB_MACHINE=aarch64 tools/build_wheel.sh build/wheel-arm64 $(VERSION)
 
 # --------------------------------------------------------------------------------------------------- checks ----
