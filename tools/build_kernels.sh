@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/build_kernels.sh FOLDER: compiles kernels/ for CUDA into FOLDER/kernels.fatbin. FOLDER/report.txt is what the compiler says
-# of registers and spills, FOLDER/kernels.ptx the code as it is for newer devices. A spill is a failure. The same compiler gives
-# the same bytes in every folder. tools/archive_kernels.sh makes what a library links.
+# tools/build_kernels.sh FOLDER: compiles kernels/ for CUDA into FOLDER/kernels.fatbin. FOLDER/report.txt is what the compiler
+# says of registers and spills, FOLDER/kernels.ptx the code as it is for newer devices. A spill is a failure. The same compiler
+# gives the same bytes in every folder. tools/archive_kernels.sh makes what a library links.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
