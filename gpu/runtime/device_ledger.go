@@ -42,6 +42,14 @@ type lender interface {
 	pending() bool
 }
 
+// atRest is a part of lenders without a limit of their own, whose memory is free when it is freed: no device has to come past.
+type atRest struct{}
+
+func (atRest) overLimit(uint64) bool { return false }
+func (atRest) Reap()                 {}
+func (atRest) regained() uint64      { return 0 }
+func (atRest) pending() bool         { return false }
+
 // turn is one request's at a time, while others wait.
 type turn struct {
 	mutex sync.Mutex

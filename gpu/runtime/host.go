@@ -15,6 +15,7 @@ import (
 
 // hostPool gives out pinned or managed memory. Who frees has waited for the device, so that what is free is everybody's.
 type hostPool struct {
+	atRest
 	books  *pool.Pool
 	source *wholeSource
 	ledger *DeviceLedger
@@ -160,12 +161,6 @@ func (p *hostPool) giveBack(bytes uint64) uint64 {
 	_ = p.books.Trim(before.Reserved - min(before.Reserved, bytes))
 	return p.books.Statistics().Trimmed - before.Trimmed
 }
-
-// The rest implements lender: the pool has no limit of its own, and who frees its memory has waited.
-func (p *hostPool) overLimit(uint64) bool { return false }
-func (p *hostPool) Reap()                 {}
-func (p *hostPool) regained() uint64      { return 0 }
-func (p *hostPool) pending() bool         { return false }
 
 // kept implements lender.
 func (p *hostPool) kept() uint64 {

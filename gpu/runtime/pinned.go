@@ -58,6 +58,7 @@ func (p pinned) give(device driver.Device, lost bool) (err error) {
 // pinnedCache keeps pinned memory for the next sleep: a driver takes longer to pin memory than to copy to it ten times. What is
 // free stays charged, and goes back when somebody lacks pinned memory.
 type pinnedCache struct {
+	atRest
 	device driver.Device
 	mutex  sync.Mutex // never held while the driver is called
 	free   []pinned   // by size
@@ -151,12 +152,6 @@ func (c *pinnedCache) kept() (bytes uint64) {
 	}
 	return bytes
 }
-
-// overLimit, Reap, regained and pending implement lender: no device has anything to come past.
-func (c *pinnedCache) overLimit(uint64) bool { return false }
-func (c *pinnedCache) Reap()                 {}
-func (c *pinnedCache) regained() uint64      { return 0 }
-func (c *pinnedCache) pending() bool         { return false }
 
 // close gives everything back.
 func (c *pinnedCache) close(lost bool) error {
