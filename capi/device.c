@@ -269,6 +269,12 @@ mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses
     return mmsbgo_use_begin(stream, (mmsb_access_t *)accesses, count, use, bad_index);
 }
 
+mmsb_status_t mmsb_use_address(mmsb_use_t use, mmsb_block_t block, void **address) {
+    DOOR_ENTER();
+    DOOR_POINTER(address);
+    return mmsbgo_use_address(use, block, address);
+}
+
 mmsb_status_t mmsb_use_end(mmsb_use_t use) {
     DOOR_ENTER_TO_END();
     return mmsbgo_use_end(use);

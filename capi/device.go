@@ -481,6 +481,16 @@ func accessOf(access C.int32_t) (gpu.Access, error) {
 	return gpu.Access(access), nil
 }
 
+//export mmsbgo_use_address
+func mmsbgo_use_address(use C.mmsb_use_t, block C.mmsb_block_t, to *unsafe.Pointer) (code C.mmsb_status_t) {
+	defer guard(&code)
+	at, err := gpu.UseAddress(uint64(use), uint64(block))
+	if err == nil {
+		*to = unsafe.Add(unsafe.Pointer(nil), uintptr(at))
+	}
+	return failed(err)
+}
+
 //export mmsbgo_use_end
 func mmsbgo_use_end(use C.mmsb_use_t) (code C.mmsb_status_t) {
 	defer guard(&code)

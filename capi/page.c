@@ -596,6 +596,16 @@ mmsb_status_t mmsb_context_lost_pages(mmsb_context_t context, mmsb_lost_page_t *
     return mmsbgo_context_lost_pages(context, pages, capacity, count);
 }
 
+mmsb_status_t mmsb_page_replicate(mmsb_page_t page, int32_t device) {
+    DOOR_ENTER();
+    return mmsbgo_page_replicate(page, device);
+}
+
+mmsb_status_t mmsb_page_replica_drop(mmsb_page_t page, int32_t device) {
+    DOOR_ENTER();
+    return mmsbgo_page_replica_drop(page, device);
+}
+
 mmsb_status_t mmsb_page_host_copy_drop(mmsb_page_t page) {
     DOOR_ENTER();
     return mmsbgo_page_host_copy_drop(page);

@@ -173,6 +173,18 @@ func mmsbgo_context_lost_pages(context C.mmsb_context_t, to *C.mmsb_lost_page_t,
 	})
 }
 
+//export mmsbgo_page_replicate
+func mmsbgo_page_replicate(of C.mmsb_page_t, device C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.Replicate(uint64(of), int32(device)))
+}
+
+//export mmsbgo_page_replica_drop
+func mmsbgo_page_replica_drop(of C.mmsb_page_t, device C.int32_t) (code C.mmsb_status_t) {
+	defer guard(&code)
+	return failed(page.DropReplica(uint64(of), int32(device)))
+}
+
 //export mmsbgo_page_host_copy_drop
 func mmsbgo_page_host_copy_drop(of C.mmsb_page_t) (code C.mmsb_status_t) {
 	defer guard(&code)
@@ -205,6 +217,7 @@ func mmsbgo_context_sync_stats(context C.mmsb_context_t, stats *C.mmsb_sync_stat
 		stats.to_device_bytes, stats.to_host_bytes = C.uint64_t(s.ToDevice), C.uint64_t(s.ToHost)
 		stats.to_device_ranges, stats.to_host_ranges = C.uint64_t(s.RangesToDevice), C.uint64_t(s.RangesToHost)
 		stats.queued = C.uint64_t(s.Queued)
+		stats.replicas, stats.replica_bytes = C.uint64_t(s.Replicas), C.uint64_t(s.ReplicaBytes)
 		return nil
 	})
 }

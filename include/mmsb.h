@@ -921,15 +921,38 @@ typedef struct mmsb_page_copy {
     uint64_t newer; /* of them in ranges that are newer here than in the page's other place */
 } mmsb_page_copy_t;
 
-/* Where the page has its bytes: first where it lies, then its copy on the host, where it has one. A list.
+/* Where the page has its bytes: first where it lies, then its copy on the host, where it has one, then its replicas, of which
+ * nothing is newer. A list.
  * Errors: handle errors, MMSB_E_OUT_OF_RANGE, MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copies, size_t capacity, size_t *count);
 
-/* Pages that have bytes in memory of a device: GPU, UNIFIED and PINNED pages. A walk as mmsb_context_pages: set *cursor to 0
- * before the first call; the walk is over when *count is 0. Each page that is listed had bytes there when the walk came to it.
+/* Pages that have bytes in memory of a device: GPU, UNIFIED and PINNED pages, and those with a replica there. A walk as
+ * mmsb_context_pages: set *cursor to 0 before the first call; the walk is over when *count is 0. Each page that is listed had
+ * bytes there when the walk came to it.
  * Errors: handle errors (context), MMSB_E_INVALID_ARGUMENT. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, uint64_t *cursor, mmsb_page_t *pages,
                                                  size_t capacity, size_t *count);
+
+/* Gives a page a replica on a device: a copy there that only serves work which reads it, as a use of the page on a stream of that
+ * device (mmsb_use_begin). Nothing is done where the page lies there, or has one; device is a number as mmsb_page_migrate takes
+ * it. Any location but DISK. The bytes go from device to device, or from the host; those that are newest in two places first go
+ * to the page's device.
+ * A replica is the page's until its version advances, or its address is given out to be written (a WRITE pin, mmsb_page_address;
+ * not of a read-only page): a use that begins later does not find it, one that is open reads on what the page was. Work that
+ * writes names the page in its use, not only its block. A page that has other memory, moves or ends has none any more. Memory of
+ * replicas counts as the device's. It goes when a call next looks at those of the page, or when the device lacks memory: then
+ * first what was not used for the longest time. It stays while a use is open. Saves, clones and all other calls read the page
+ * where it lies. Where its device is lost, a replica has all its bytes: the page has lost nothing (mmsb_context_lost_pages).
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_UNSUPPORTED (DISK), MMSB_E_BUSY (pinned for writing),
+ * MMSB_E_INVALID_STATE (its address was given out without a pin, and it is not read-only), MMSB_E_MISMATCH (written on both
+ * sides), MMSB_E_LIMIT, MMSB_E_OUT_OF_MEMORY, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: while the bytes move.
+ * Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_replicate(mmsb_page_t page, int32_t device);
+
+/* Drops a page's replica on a device, where it has one. Its memory goes when the uses that are open have ended.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NO_DEVICE, MMSB_E_DEVICE_LOST (what was there is gone). Threads: any.
+ * Blocks: short. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_page_replica_drop(mmsb_page_t page, int32_t device);
 
 /* A GPU page whose device is lost. */
 typedef struct mmsb_lost_page {
@@ -976,7 +999,9 @@ typedef struct mmsb_sync_stats {
     uint64_t to_device_ranges; /* in so many ranges */
     uint64_t to_host_ranges;   /* likewise */
     uint64_t queued;           /* pages that wait for mmsb_context_sync_drain */
-    uint64_t reserved[6];
+    uint64_t replicas;         /* also those that are not their page's any more, until a call looks at them */
+    uint64_t replica_bytes;    /* sum of their sizes */
+    uint64_t reserved[4];
 } mmsb_sync_stats_t;
 
 /* Sets struct_size and zeroes all other fields. Errors: none. Threads: any. Blocks: no. Since 0.1. */
@@ -2625,7 +2650,7 @@ MMSB_API mmsb_status_t mmsb_capture_destroy(mmsb_capture_t capture);
 #define MMSB_ACCESS_READ_WRITE 3
 
 typedef struct mmsb_access {
-    mmsb_block_t block; /* or an mmsb_page_t at MMSB_LOCATION_GPU */
+    mmsb_block_t block; /* or an mmsb_page_t at MMSB_LOCATION_GPU, or with a replica on the stream's device */
     int32_t access;     /* MMSB_ACCESS_* */
     int32_t reserved;
 } mmsb_access_t;
@@ -2634,16 +2659,24 @@ typedef struct mmsb_access {
  * until mmsb_use_end. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
  * index of the first block that cannot be used.
  * A page in place of a block is pinned until the use ends, for writing if the access writes, and the device has its newest bytes:
- * mmsb_block_info of mmsb_page_block has the address. Calls on the page that begin after mmsb_use_end wait for the use's work on
- * the device, or return MMSB_E_INVALID_STATE as long as the stream captures; calls meanwhile wait for none of it, as beside a
- * pin.
+ * mmsb_use_address has their address. An access that reads a page which lies elsewhere takes its replica (mmsb_page_replicate) on
+ * the device of the stream, which must be of the shared runtime and must not capture. Calls on the page that begin after
+ * mmsb_use_end wait for the use's work on the page's memory, or return MMSB_E_INVALID_STATE as long as the stream captures; calls
+ * meanwhile wait for none of it, as beside a pin.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
  * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
  * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
- * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (not on a device).
- * Threads: any. Blocks: no; with pages as mmsb_page_pin, and until the device has what is newer on the host. Since 0.1. */
+ * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (not on a device,
+ * and without a replica there). Threads: any. Blocks: no; with pages as mmsb_page_pin, and until the device has what is newer on
+ * the host. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
+
+/* The device address at which a use that has begun finds a block, or a page that was named in place of one. It is valid until
+ * the use's work is done.
+ * Errors: handle errors (of the use), MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_STATE (recorded, and not begun), MMSB_E_NOT_FOUND
+ * (the use was not begun with block). Threads: any. Blocks: no. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_use_address(mmsb_use_t use, mmsb_block_t block, void **address);
 
 /* Ends a use: its work is queued.
  * Errors: handle errors, MMSB_E_INVALID_STATE (recorded, but never begun). Threads: any. Blocks: no. Since 0.1. */
@@ -2660,7 +2693,7 @@ MMSB_API mmsb_status_t mmsb_use_abort(mmsb_use_t use);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_record(mmsb_stream_t stream, int32_t permissive, mmsb_use_t *use);
 
-/* Adds a block to a recorded use, or a page on a device, which is pinned from then on. If it cannot be used,
+/* Adds a block to a recorded use, or a page as mmsb_use_begin has it, which is pinned from then on. If it cannot be used,
  * mmsb_use_begin_recorded returns the error, so that a sequence of adds needs no check after each.
  * Errors: handle errors (of the use), MMSB_E_INVALID_ARGUMENT (an unknown access), MMSB_E_INVALID_STATE (the use has begun).
  * Threads: any. Blocks: no. Since 0.1. */

@@ -81,5 +81,6 @@ func (r *replaced) end() (releases []func()) {
 		}
 		r.context.dismantle(index, p.State)
 	}
+	r.context.residency.DropReplicasOfEnded()
 	return releases
 }

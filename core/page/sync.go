@@ -298,26 +298,57 @@ func DropHostCopy(page uint64) error {
 	return Read(page, func(p *Page) error { return p.Page.DropHostCopy() })
 }
 
-// PinBlock pins a page on a device and says which block of whose devices its bytes are in, with the device's bytes the newest.
-// Errors: those of pins; Unsupported (the page is not on a device).
-func PinBlock(page uint64, write bool) (block uint64, of residency.Devices, err error) {
+// Pinned is a page that work on a device uses: the memory that has its bytes, and what ends that.
+type Pinned struct {
+	residency.DeviceMemory
+	Of  residency.Devices
+	End func()
+}
+
+// PinBlock pins a page and says where work has its bytes, which are the newest: where the page lies on a device, or, for work
+// that only reads, in its replica on the device that number says (none: ok is false). Errors: those of pins; Unsupported (the
+// page is not on a device, and has no such replica).
+func PinBlock(page uint64, write bool, number func(of residency.Devices) (device int32, ok bool)) (pinned Pinned, err error) {
 	if code := native.Pin(page, write); code != 0 {
-		return 0, nil, lasterror.Load(code)
+		return Pinned{}, lasterror.Load(code)
 	}
-	if err = Read(page, func(p *Page) (err error) {
-		of = p.Devices()
-		block, err = p.Block(true)
+	pinned.End = func() { native.Unpin(page, write) }
+	err = Read(page, func(p *Page) (err error) {
+		pinned.Of = p.Devices()
+		if device, ok := number(pinned.Of); ok { // of a page that is pinned to write there is no replica
+			if memory, shared := p.ShareReplica(device); shared {
+				pinned.DeviceMemory = memory
+				pinned.End = func() {
+					pinned.Of.Free(memory)
+					native.Unpin(page, write)
+				}
+				return nil
+			}
+		}
+		pinned.DeviceMemory, err = p.Block(true)
 		return err
-	}); err != nil {
-		native.Unpin(page, write)
+	})
+	if err != nil {
+		pinned.End()
 	}
-	return block, of, err
+	return pinned, err
+}
+
+// Replicate gives a page a replica on a device. Errors: those of residency.Page.
+func Replicate(page uint64, device int32) error {
+	return Read(page, func(p *Page) error { return p.Page.Replicate(device) })
+}
+
+// DropReplica drops the replica of a page on a device, where it has one. Errors: InvalidArgument, those of the devices.
+func DropReplica(page uint64, device int32) error {
+	return Read(page, func(p *Page) error { return p.Page.DropReplica(device) })
 }
 
 // BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (the page is not on a device).
 func BlockOf(page uint64) (block uint64, err error) {
 	err = Read(page, func(p *Page) (err error) {
-		block, err = p.Block(false)
+		memory, err := p.Block(false)
+		block = memory.Block
 		return err
 	})
 	return block, err
@@ -357,14 +388,20 @@ type SyncStats struct {
 	residency.MovedStats
 	Pages, Bytes, NewerOnHost, NewerOnDevice uint64 // of pages in two places
 	Queued                                   uint64
+	Replicas, ReplicaBytes                   uint64 // also those that the next look drops
 }
 
 // SyncStats walks over the pages in two places; each is looked at when nobody works on it.
 func (c *Context) SyncStats() (s SyncStats) {
 	s.MovedStats, s.Queued = c.residency.Moved(), c.syncs.count()
+	s.Replicas, s.ReplicaBytes = c.residency.Replicas()
 	for _, index := range c.residency.InTwoPlaces() {
 		page := native.Handle(native.KindPage, native.Generation(native.RecordAt(index).LoadState()), index)
-		copies, err := Copies(page)
+		var copies []residency.Copy
+		err := Read(page, func(p *Page) (err error) {
+			copies, err = p.Places()
+			return err
+		})
 		if err != nil && status.CodeOf(err) != status.Mismatch || err == nil && len(copies) != 2 { // it is not there any more
 			continue
 		}
@@ -387,7 +424,9 @@ func (c *Context) DevicePages(device int32, cursor *uint64, pages []uint64) (wri
 		}
 		for _, page := range pages[:looked] {
 			_ = Read(page, func(p *Page) error {
-				if at := p.Placement(); at.Device == device && at.Location != abi.LocationCPU && at.Location != abi.LocationDisk {
+				at := p.Placement()
+				lies := at.Device == device && at.Location != abi.LocationCPU && at.Location != abi.LocationDisk
+				if lies || p.HasReplica(device) {
 					pages[written] = page
 					written++
 				}

@@ -76,16 +76,17 @@ func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 	return b.address(), err
 }
 
-// Block is the block of the device that the locked page's bytes are in. use: the program is about to work on it, and the device's
-// bytes are the newest. Errors: Unsupported (the page is not on a device), those of the devices.
-func (p *Page) Block(use bool) (block uint64, err error) {
+// Block is the memory of the device that the locked page's bytes are in. use: the program is about to work on it, and the
+// device's bytes are the newest. Errors: Unsupported (the page is not on a device), those of the devices.
+func (p *Page) Block(use bool) (memory DeviceMemory, err error) {
 	if !native.OnDevice(p.State) {
-		return 0, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, not on a device", p.handle(), p.Location())
+		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, not on a device", p.handle(),
+			p.Location())
 	}
 	if err = p.Present(); err == nil && use {
 		_, err = p.DeviceAddress(p.Index)
 	}
-	return p.backing().block, err
+	return p.backing().memory(), err
 }
 
 // DeviceRead reads the page's bytes from an offset on.

@@ -39,6 +39,9 @@ func (r *Residency) Check() error {
 	if err := r.checkMaps(); err != nil {
 		return err
 	}
+	if err := r.checkReplicas(); err != nil {
+		return err
+	}
 	return r.disk.check(backings)
 }
 
@@ -101,6 +104,30 @@ func (r *Residency) checkMaps() error {
 		}
 		if users[source]++; users[source] > source.users.Load() {
 			return broken("%d pages wait in a snapshot that counts %d users", users[source], source.users.Load())
+		}
+	}
+	return nil
+}
+
+// checkReplicas checks that each replica is of a page that has not ended, on a device of its own, and where the page does not lie
+// if it is the page's still.
+func (r *Residency) checkReplicas() error {
+	for _, one := range r.replicas.all(every) {
+		index := native.Index(one.page)
+		record := native.RecordAt(index)
+		state := record.LoadState()
+		alive := native.Kind(state) == native.KindPage || native.Kind(state) == native.StateLeaving
+		p := &Page{Residency: r, Index: index, Record: record, State: state &^ native.OwnerMask}
+		switch {
+		case !alive || native.Generation(state) != native.Generation(one.page):
+			return broken("record %d has a replica of page 0x%016x, but its state is 0x%016x", index, one.page, state)
+		case one.version == record.Version && native.OnDevice(state) && p.Placement().Device == one.memory.Device:
+			return broken("page 0x%016x lies on device %d and has a replica there", one.page, one.memory.Device)
+		}
+		for _, other := range r.replicas.of[index] {
+			if other != one && other.memory.Device == one.memory.Device {
+				return broken("page 0x%016x has two replicas on device %d", one.page, one.memory.Device)
+			}
 		}
 	}
 	return nil

@@ -18,6 +18,11 @@ type Devices interface {
 	// Allocate takes memory that only devices reach. Where it is not zeroed, anything may be there.
 	Allocate(device int32, bytes uint64, zeroed bool) (DeviceMemory, error)
 	Free(memory DeviceMemory)
+	// Share lets memory that Allocate has taken stay until it is freed once more. Errors: StaleHandle (it was freed).
+	Share(memory DeviceMemory) error
+	// OnLack sets what is asked for about so many bytes where a device lacks memory, and says how many it has freed. It may be
+	// asked with any page locked.
+	OnLack(device int32, giveBack func(bytes uint64) uint64)
 	// Adopt takes memory of a device that is the program's, and that Free leaves to it. What the driver's stream has queued by
 	// now comes before; 0 is no stream. Errors: InvalidArgument (it is not memory of the device).
 	Adopt(device int32, address uintptr, bytes uint64, stream uintptr) (DeviceMemory, error)

@@ -15,6 +15,9 @@ func (p *Page) Lost() (bytes uint64, lost bool) {
 	if p.waiting.get(p.Index) != nil || p.Record.Locator != 0 { // in a snapshot, or a copy that the device did not take
 		return 0, true
 	}
+	if len(p.current()) > 0 {
+		return 0, true
+	}
 	both := p.pairs.get(p.Index)
 	if both == nil || both.rawOnDevice(p.Record) {
 		return p.Record.Size, true

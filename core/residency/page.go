@@ -83,11 +83,15 @@ func (p *Page) WithBytes(work func() error) error {
 // CopyBytes copies the page's bytes, as far as they go, into a frame for a page of a size.
 func (p *Page) CopyBytes(to Frame, size uint64) error {
 	count := min(size, p.Record.Size)
+	from, whole := p.instead()
+	if !whole {
+		from = p.backing()
+	}
 	both, err := p.pairOf(p.Index)
 	if err != nil {
 		return err
 	}
-	if both != nil && p.Record.Locator == 0 {
+	if both != nil && p.Record.Locator == 0 && !whole {
 		if !to.Backing.onDevice() {
 			if err := p.bring(p.Index, both, 0, uint64(len(both.device))*64); err != nil {
 				return err
@@ -98,7 +102,7 @@ func (p *Page) CopyBytes(to Frame, size uint64) error {
 			return err
 		}
 	}
-	if from := p.backing(); p.Record.Locator == 0 && !from.empty() {
+	if p.Record.Locator == 0 && !from.empty() {
 		switch {
 		case from.onDevice() && to.Backing.onDevice():
 			if err := p.await(from, false); err != nil {
@@ -143,6 +147,7 @@ func (p *Page) become(f Frame) {
 // switchTo gives the page the memory and backing of a frame, which then has the page's memory.
 func (p *Page) switchTo(f Frame) (had Frame) {
 	had = p.frame(f.Index)
+	p.dropReplicas(p.Index, every)
 	if !p.Resident() && p.Keeping {
 		if p.Record.Locator != 0 {
 			p.dropAddress(p.Index)
@@ -197,7 +202,7 @@ func (p *Page) Move(to Placement, ready func() error) error {
 	if err != nil {
 		return err
 	}
-	if both != nil && to == (Placement{}) && !p.Keeping && p.Record.Locator == 0 {
+	if _, whole := p.instead(); both != nil && to == (Placement{}) && !p.Keeping && p.Record.Locator == 0 && !whole {
 		return p.moveBack(both, ready)
 	}
 	f, err := p.takeToMove(to)
@@ -263,6 +268,7 @@ func (p *Page) read(source *Source, to Frame, size uint64) error {
 // backing is given back, with the address that its bytes may have.
 func (r *Residency) Forget(index uint32, side *native.Side) {
 	r.waiting.take(index).Done()
+	r.dropReplicas(index, every)
 	r.dropPair(index)
 	if b := backingOf(side); !b.empty() {
 		if native.RecordAt(index).Locator != 0 {

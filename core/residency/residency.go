@@ -29,13 +29,14 @@ type Residency struct {
 	options Options
 	context uint32
 
-	disk    disk
-	copies  table[hostCopy] // by record: of pages on devices
-	callers table[caller]   // by record: of adopted pages there
-	pairs   table[*pair]    // by record: of pages in two places
-	waiting table[*Source]  // by record: of pages whose bytes are still there
-	shared  table[shared]   // by region: of memory of devices that the host reaches
-	moved   [2]moved        // of pages in two places: to the host, to the device
+	disk     disk
+	copies   table[hostCopy] // by record: of pages on devices
+	callers  table[caller]   // by record: of adopted pages there
+	pairs    table[*pair]    // by record: of pages in two places
+	replicas replicas
+	waiting  table[*Source] // by record: of pages whose bytes are still there
+	shared   table[shared]  // by region: of memory of devices that the host reaches
+	moved    [2]moved       // of pages in two places: to the host, to the device
 }
 
 // hostCopy is a copy of a page on a device: of which version it is on the device, and what the device had where somebody else may
@@ -119,6 +120,7 @@ func (r *Residency) Waiting() int {
 
 // End closes the context's file and its devices. The context's pages have ended.
 func (r *Residency) End() {
+	r.drop(r.replicas.all(every))
 	r.disk.close()
 	r.devices.End()
 }

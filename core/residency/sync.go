@@ -317,8 +317,17 @@ type Copy struct {
 	Newer uint64 // bytes that are newer than in the other place
 }
 
-// Copies lists where the locked page has its bytes: first where it lies.
+// Copies lists where the locked page has its bytes: its places, and then its replicas, the oldest first.
 func (p *Page) Copies() ([]Copy, error) {
+	list, err := p.Places()
+	for _, one := range p.current() {
+		list = append(list, Copy{Placement: Placement{abi.LocationGPU, one.memory.Device}, Size: one.bytes})
+	}
+	return list, err
+}
+
+// Places lists what a locked page has where it lies, and in its copy on the host where it is in two places.
+func (p *Page) Places() ([]Copy, error) {
 	list := []Copy{{Placement: p.Placement(), Size: p.Record.Size}}
 	both, err := p.pairOf(p.Index)
 	if both == nil || err != nil {

@@ -72,6 +72,7 @@ const (
 type device struct {
 	runtime *gpu.Runtime
 	kernels *kernels.Set // nil = this build has none for it
+	lent    func()       // ends what OnLack began; nil = nothing
 	lost    sync.Once    // when a call has found it lost
 
 	mutex sync.Mutex
@@ -235,6 +236,9 @@ func (d *device) open() (*lane, error) {
 
 // close ends the device's lanes and kernels, and gives back what the runtime keeps for pages. Nobody uses them.
 func (d *device) close() {
+	if d.lent != nil {
+		d.lent()
+	}
 	for _, l := range d.lanes {
 		_ = l.Synchronize() // what was freed on it is past then
 		_ = gpu.ReleaseStream(l.handle)
@@ -290,6 +294,16 @@ func (c *context) Allocate(ordinal int32, bytes uint64, zeroed bool) (memory res
 func (c *context) Free(memory residency.DeviceMemory) {
 	if err := gpu.FreeOwned(memory.Block); err != nil {
 		log.Logf(log.Warning, "cannot free the block of a page on device %d: %v", memory.Device, err)
+	}
+}
+
+// Share is residency.Devices'.
+func (c *context) Share(memory residency.DeviceMemory) error { return gpu.Share(memory.Block) }
+
+// OnLack is residency.Devices'.
+func (c *context) OnLack(ordinal int32, giveBack func(bytes uint64) uint64) {
+	if d, err := c.device(ordinal); err == nil {
+		d.lent = d.runtime.Lend(giveBack)
 	}
 }
 
@@ -501,8 +515,22 @@ func (l *lane) upload(to driver.Address, from []byte) error {
 	return nil
 }
 
-// Copy is residency.Devices'. It runs on the device that is written to.
-func (c *context) Copy(toDevice int32, to uintptr, _ int32, from uintptr, bytes uint64) error {
+// Copy is residency.Devices'. It runs on the device that is written to. Between devices of which only one stands in for a lost
+// one, and which have different drivers, it goes over the host.
+func (c *context) Copy(toDevice int32, to uintptr, fromDevice int32, from uintptr, bytes uint64) error {
+	if (toDevice < abi.DeviceStandIn) != (fromDevice < abi.DeviceStandIn) {
+		buffer := make([]byte, min(bytes, stagingBytes))
+		for done := uint64(0); done < bytes; done += uint64(len(buffer)) {
+			part := buffer[:min(bytes-done, uint64(len(buffer)))]
+			if err := c.Read(fromDevice, from+uintptr(done), part); err != nil {
+				return err
+			}
+			if err := c.Write(toDevice, to+uintptr(done), part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return c.run(toDevice, func(_ *device, l *lane) error {
 		return l.Copy(driver.Copy{To: driver.Address(to), From: driver.Address(from), Bytes: bytes})
 	})

@@ -33,6 +33,7 @@ const (
 	deviceOnly
 	twoPlaces
 	unified
+	replicated
 )
 
 // moment is what a program leaves of a page.
@@ -54,10 +55,16 @@ func (w *world) moment(handle uint64) (m moment) {
 	return m
 }
 
+// hasHostCopy says whether a page is in two places, and nothing is wrong with that.
+func (w *world) hasHostCopy(handle uint64) bool {
+	copies, err := page.Copies(handle)
+	return err == nil && len(copies) > 1 && copies[1].Location == abi.LocationCPU
+}
+
 // raw writes as a holder of an address does: of the page's, or of the host's copy.
 func (w *world) raw(handle, offset uint64, content string, host bool) {
 	w.Helper()
-	if copies, err := page.Copies(handle); host && err == nil && len(copies) == 2 {
+	if host && w.hasHostCopy(handle) {
 		address, err := page.PinHostCopy(handle, true)
 		require.NoError(w, err)
 		copy(native.Memory(address+uintptr(offset), uint64(len(content))), content)
@@ -108,7 +115,7 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 		}
 		change := random.IntN(7)
 		unpin := func() {}
-		if at == twoPlaces && change < 4 {
+		if (at == twoPlaces || at == replicated) && change < 4 {
 			unpin = w.holdAddresses(handle, beside)
 		}
 		switch change {
@@ -145,6 +152,10 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 			w.move(moved, beside)
 		case unified:
 			w.hint(moved, beside)
+		case replicated:
+			w.move(moved, beside)
+			w.replicate(handle, beside)
+			w.replicate(moved, beside)
 		}
 	}
 	w.check()
@@ -165,7 +176,7 @@ func (w *world) holdAddresses(handle uint64, beside *rand.Rand) (unpin func()) {
 		require.Zero(w, code)
 		ends = append(ends, func() { require.Zero(w, nativetest.UnpinPage(handle, write)) })
 	}
-	if copies, err := page.Copies(handle); seldom && err == nil && len(copies) == 2 {
+	if seldom && w.hasHostCopy(handle) {
 		write := beside.IntN(2) == 0
 		_, err := page.PinHostCopy(handle, write)
 		require.NoError(w, err)
@@ -196,6 +207,23 @@ func (w *world) move(handle uint64, beside *rand.Rand) {
 	}
 }
 
+// replicate gives a page a replica or drops one, and looks at those that it has: they are what the page is.
+func (w *world) replicate(handle uint64, beside *rand.Rand) {
+	w.Helper()
+	device := int32(beside.IntN(2))
+	switch beside.IntN(4) {
+	case 0:
+		require.NoError(w, page.DropReplica(handle, device))
+	case 1, 2:
+		require.NoError(w, page.Replicate(handle, device))
+	}
+	for device := range int32(2) {
+		if got, there := w.replica(handle, device); there {
+			require.Equal(w, w.moment(handle).bytes, got)
+		}
+	}
+}
+
 // hint prefetches, advises or moves a page of managed memory, and changes nothing else.
 func (w *world) hint(handle uint64, beside *rand.Rand) {
 	w.Helper()
@@ -223,13 +251,13 @@ func mostPrograms(usually uint64) uint64 {
 	return usually
 }
 
-// One random program leaves the same bytes, masks and epochs on the host, on a device, in two places and in managed memory,
-// whatever moves meanwhile, in whatever order the device works, with changes that somebody watches and without.
+// One random program leaves the same bytes, masks and epochs on the host, on a device, in two places, in managed memory and with
+// replicas, whatever moves meanwhile, in whatever order the device works, with changes that somebody watches and without.
 func TestAProgramIsTheSameInEveryPlace(t *testing.T) {
 	first := uint64(1)
 	for seed := first; seed < first+mostPrograms(40); seed++ {
 		var want []moment
-		for at := hostOnly; at <= unified; at++ {
+		for at := hostOnly; at <= replicated; at++ {
 			for schedule := range 3 {
 				options := sim.Options{Scheduler: sim.Seeded, Seed: 100*seed + uint64(schedule) + 1}
 				onDevices(t, options, func(w *world) {

@@ -5,15 +5,17 @@ package pages
 import (
 	"libmmsb/core/abi"
 	"libmmsb/core/page"
+	"libmmsb/core/residency"
+	"libmmsb/gpu/driver"
 	gpu "libmmsb/gpu/runtime"
 	"libmmsb/native"
 )
 
-// BeginUse is gpu.BeginUse, where a use may name a page on a device in place of a block: the page is pinned until the use ends.
-// Errors: those of pins, too; Unsupported (a page that is not on a device).
+// BeginUse is gpu.BeginUse, where a use may name a page on a device in place of a block, or, to read, one that has a replica on
+// the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other page).
 func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error) {
 	for i := range uses {
-		if err := pin(&uses[i]); err != nil {
+		if err := pin(&uses[i], s); err != nil {
 			for _, use := range uses[:i] {
 				if use.Ended != nil {
 					use.Ended()
@@ -25,23 +27,45 @@ func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error)
 	return gpu.BeginUse(s, uses...)
 }
 
-// AddUse is gpu.AddUse with a block or a page on a device, which is pinned from now on.
+// AddUse is gpu.AddUse with a block or a page as BeginUse has it, which is pinned from now on.
 func AddUse(handle uint64, use gpu.Use) error {
-	use.Failed = pin(&use)
-	return gpu.AddUse(handle, use)
+	s, err := gpu.StreamOf(handle)
+	if err == nil {
+		use.Failed = pin(&use, s)
+		err = gpu.AddUse(handle, use)
+	}
+	return err
 }
 
-// pin makes a use of a page that of its block; other uses stay what they are.
-func pin(use *gpu.Use) error {
+// pin makes a use of a page on a stream that of its block, or of the block of its replica; other uses stay what they are.
+func pin(use *gpu.Use, s *gpu.Stream) error {
 	of := use.Block
 	if native.Kind(of) != abi.KindPage {
 		return nil
 	}
-	write := use.Access&gpu.Write != 0
-	block, devices, err := page.PinBlock(of, write)
+	pinned, err := page.PinBlock(of, use.Access&gpu.Write != 0, func(devices residency.Devices) (int32, bool) {
+		all, ok := devices.(*context)
+		if !ok || s.NotCapturing("a graph would read a replica that may have gone") != nil {
+			return 0, false
+		}
+		return all.number(s.Runtime())
+	})
 	if err != nil {
 		return err
 	}
-	use.Block, use.Of, use.Ended = block, devices, func() { native.Unpin(of, write) }
+	use.Block, use.Page, use.At = pinned.Block, of, driver.Address(pinned.Address)
+	use.Of, use.Ended = pinned.Of, pinned.End
 	return nil
+}
+
+// number is that of the device whose runtime pages use.
+func (c *context) number(shared *gpu.Runtime) (int32, bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for number, d := range c.devices {
+		if d.runtime == shared {
+			return number, true
+		}
+	}
+	return 0, false
 }

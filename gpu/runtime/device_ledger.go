@@ -50,6 +50,33 @@ func (atRest) Reap()                 {}
 func (atRest) regained() uint64      { return 0 }
 func (atRest) pending() bool         { return false }
 
+// cache is what somebody else keeps in blocks of a runtime, which is a lender, too, and can do without.
+type cache struct {
+	atRest
+	drop    func(bytes uint64) uint64
+	runtime *Runtime
+}
+
+// Lend lets the device's ledger ask for blocks of the runtime that somebody keeps and can do without: drop frees such blocks, of
+// about so many bytes, and says how many these were. It may be called with any lock held that is held where memory is allocated.
+// end ends that.
+func (r *Runtime) Lend(drop func(bytes uint64) uint64) (end func()) {
+	with := &cache{drop: drop, runtime: r}
+	onLedger(r.charges(), func(l *DeviceLedger) { l.join(with) })
+	return func() { onLedger(r.charges(), func(l *DeviceLedger) { l.leave(with) }) }
+}
+
+// giveBack implements lender. What the runtime has of it then goes on to others.
+func (c *cache) giveBack(bytes uint64) uint64 {
+	dropped := c.drop(bytes)
+	if dropped > 0 {
+		_ = c.runtime.giveBack(bytes)
+	}
+	return dropped
+}
+
+func (c *cache) kept() uint64 { return 0 }
+
 // turn is one request's at a time, while others wait.
 type turn struct {
 	mutex sync.Mutex

@@ -9,12 +9,16 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/status"
+	"libmmsb/gpu/driver"
 )
 
 // Use is a block and what is done with it.
 type Use struct {
 	Block  uint64
 	Access Access
+	// Page is the page that was named in place of the block, and At where its bytes lie; 0 = the block was.
+	Page   uint64
+	At     driver.Address
 	Ended  func() // is called once, when the use has ended or did not begin; nil = nothing
 	Failed error  // why it cannot be used, where that is known
 	Of     any    // who ends the use before its runtime does, by EndUsesOf; nil = nobody
@@ -32,6 +36,7 @@ type useRecord struct {
 	uses       []begun
 	ended      []func()
 	of         []any // as in Use
+	pages      []namedPage
 	failed     error // what Record could not take
 }
 
@@ -39,6 +44,12 @@ type begun struct {
 	block  *block
 	access Access
 	handle uint64
+}
+
+// namedPage is a page that a use was asked for by its handle.
+type namedPage struct {
+	page uint64
+	at   driver.Address
 }
 
 const (
@@ -83,7 +94,7 @@ func (t *useTable) give(u *useRecord) {
 	u.stream, u.failed, u.uses = nil, nil, u.uses[:0]
 	clear(u.ended)
 	clear(u.of)
-	u.ended, u.of = u.ended[:0], u.of[:0]
+	u.ended, u.of, u.pages = u.ended[:0], u.of[:0], u.pages[:0]
 	again := u.generation < lastGeneration
 	u.mutex.Unlock()
 	if !again {
@@ -173,7 +184,7 @@ func (u *useRecord) begin() (bad int, err error) {
 	return 0, nil
 }
 
-// whenEnded notes what is called at the end.
+// whenEnded notes what is called at the end, and what pages were named.
 func (u *useRecord) whenEnded(uses ...Use) {
 	for i := range uses {
 		if uses[i].Ended != nil {
@@ -181,6 +192,9 @@ func (u *useRecord) whenEnded(uses ...Use) {
 		}
 		if uses[i].Of != nil {
 			u.of = append(u.of, uses[i].Of)
+		}
+		if uses[i].Page != 0 {
+			u.pages = append(u.pages, namedPage{uses[i].Page, uses[i].At})
 		}
 	}
 }
@@ -196,6 +210,43 @@ func (u *useRecord) beginOne(use *begun) error {
 	defer b.mutex.Unlock()
 	use.block = b
 	return b.beginUse(u.stream, use.access)
+}
+
+// UseAddress is where a use that has begun finds the bytes of a block or a page that it was begun with. Errors: InvalidHandle,
+// StaleHandle, InvalidState (recorded, not begun), NotFound (it was not named).
+func UseAddress(handle, of uint64) (at driver.Address, err error) {
+	u, err := openUseTable.locked(handle)
+	if err != nil {
+		return 0, err
+	}
+	defer u.mutex.Unlock()
+	if u.state != useBegun {
+		return 0, status.Errorf(status.InvalidState, "use 0x%016x was recorded and has not begun", handle)
+	}
+	for _, named := range u.pages {
+		if named.page == of {
+			return named.at, nil
+		}
+	}
+	for i := range u.uses {
+		if u.uses[i].handle == of {
+			b := u.uses[i].block
+			b.mutex.Lock()
+			defer b.mutex.Unlock()
+			return b.memory().Address, nil
+		}
+	}
+	return 0, status.Errorf(status.NotFound, "use 0x%016x was not begun with 0x%016x", handle, of)
+}
+
+// StreamOf is the stream of a use. Errors: InvalidHandle, StaleHandle.
+func StreamOf(handle uint64) (*Stream, error) {
+	u, err := openUseTable.locked(handle)
+	if err != nil {
+		return nil, err
+	}
+	defer u.mutex.Unlock()
+	return u.stream, nil
 }
 
 // EndUse says that the work of a use is queued. Errors: InvalidHandle, StaleHandle (it was ended before), InvalidState (recorded,

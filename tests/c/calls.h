@@ -208,6 +208,8 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_page_advice, MMSB_KIND_PAGE, ORDINARY, (handle, &a.page_advice)) \
     CALL(mmsb_prefetch_distance, 0, ORDINARY, (NULL, 0, &a.distance)) \
     CALL(mmsb_context_device_pages, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0, &a.number, a.handles, 2, &a.length)) \
+    CALL(mmsb_page_replicate, MMSB_KIND_PAGE, ORDINARY, (handle, 0)) \
+    CALL(mmsb_page_replica_drop, MMSB_KIND_PAGE, ORDINARY, (handle, 0)) \
     CALL(mmsb_page_host_copy_drop, MMSB_KIND_PAGE, ORDINARY, (handle)) \
     CALL(mmsb_page_host_copy_pin, MMSB_KIND_PAGE, ORDINARY, (handle, MMSB_PIN_READ, &a.pointer)) \
     CALL(mmsb_page_host_copy_unpin, MMSB_KIND_PAGE, SURVIVES, (handle, MMSB_PIN_READ)) \
@@ -346,6 +348,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_capture_end, MMSB_KIND_CAPTURE, SURVIVES, (handle)) \
     CALL(mmsb_capture_destroy, MMSB_KIND_CAPTURE, ENDS, (handle)) \
     CALL(mmsb_use_begin, MMSB_KIND_STREAM, ORDINARY, (handle, NULL, 0, &a.number, NULL)) \
+    CALL(mmsb_use_address, MMSB_KIND_USE, ORDINARY, (handle, a.other_number, &a.pointer)) \
     CALL(mmsb_use_end, MMSB_KIND_USE, SURVIVES, (handle)) \
     CALL(mmsb_use_abort, MMSB_KIND_USE, SURVIVES, (handle)) \
     CALL(mmsb_use_record, MMSB_KIND_STREAM, ORDINARY, (handle, 0, &a.number)) \

@@ -163,7 +163,9 @@ FIELD_IS(mmsb_sync_stats_t, to_host_bytes, 48, 8);
 FIELD_IS(mmsb_sync_stats_t, to_device_ranges, 56, 8);
 FIELD_IS(mmsb_sync_stats_t, to_host_ranges, 64, 8);
 FIELD_IS(mmsb_sync_stats_t, queued, 72, 8);
-FIELD_IS(mmsb_sync_stats_t, reserved, 80, 48);
+FIELD_IS(mmsb_sync_stats_t, replicas, 80, 8);
+FIELD_IS(mmsb_sync_stats_t, replica_bytes, 88, 8);
+FIELD_IS(mmsb_sync_stats_t, reserved, 96, 32);
 
 SIZE_IS(mmsb_page_advice_t, 32);
 FIELD_IS(mmsb_page_advice_t, struct_size, 0, 4);
@@ -796,6 +798,8 @@ static const char *const interface_calls[] = {
     "mmsb_context_prefetch_start",
     "mmsb_page_copies",
     "mmsb_context_device_pages",
+    "mmsb_page_replicate",
+    "mmsb_page_replica_drop",
     "mmsb_context_lost_pages",
     "mmsb_page_host_copy_drop",
     "mmsb_page_host_copy_pin",
@@ -936,6 +940,7 @@ static const char *const interface_calls[] = {
     "mmsb_capture_end",
     "mmsb_capture_destroy",
     "mmsb_use_begin",
+    "mmsb_use_address",
     "mmsb_use_end",
     "mmsb_use_abort",
     "mmsb_use_record",

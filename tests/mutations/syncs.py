@@ -26,6 +26,10 @@ SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
 REFUSED = "^TestACopyOfARefusedChange"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
+REPLICAS = (
+    "^(TestReplicas|TestAChangeDropsReplicas|TestAddressesAndReplicas|TestAnOpenUseKeepsItsReplica|TestADeviceThatLacksMemory"
+    "|TestAnotherRuntimeGetsTheMemory|TestSavesAndLoadsBesideReplicas)"
+)
 
 SYNCS = Go(
     name="syncs",
@@ -34,7 +38,7 @@ SYNCS = Go(
     mode=PROGRAMS,
     sound=(
         PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
-        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES,
+        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES, REPLICAS,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -219,7 +223,7 @@ SYNCS = Go(
         ),
         Mutant(
             "pin-stays", "a page stays pinned when its use ends",
-            "pin", "native.Unpin(of, write)", "", mode=USES,
+            "PinBlock", "pinned.End = func() { native.Unpin(page, write) }", "", mode=USES,
         ),
         Mutant(
             "use-outlives-context", "a use goes on when the context of its page ends",
@@ -313,6 +317,50 @@ SYNCS = Go(
             "stale-copy", "a change goes to a copy that was to pass, but stays",
             "Residency.keep", "p.prepared, p.passing, p.exact, p.runs = false, false, false, nil",
             "p.passing, p.exact, p.runs = false, false, nil", mode=REFUSED,
+        ),
+        Mutant(
+            "replica-outlives-writes", "work reads a replica of what the page was before a write",
+            "Page.current", "one.version == p.Record.Version", "true",
+        ),
+        Mutant(
+            "replica-beside-a-writer", "a page that is pinned to write has replicas",
+            "changing", "p.Record.WritePins > 0", "false", mode=REPLICAS,
+        ),
+        Mutant(
+            "replica-beside-an-address", "a page whose address was given out for good has replicas",
+            "changing", "p.Record.Exposed == exposedForGood", "false", mode=REPLICAS,
+        ),
+        Mutant(
+            "replica-of-another-page", "a replica of a page that has ended stays",
+            "replaced.end", "r.context.residency.DropReplicasOfEnded()", "", mode=REPLICAS,
+        ),
+        Mutant(
+            "replica-of-older-bytes", "a replica lacks what is newer on the host",
+            "Page.CopyBytes", "err := p.flush(p.Index, both)", "err := error(nil)", mode=REPLICAS,
+        ),
+        Mutant(
+            "replica-freed-in-use", "the memory of a replica goes while work reads it",
+            "ShareReplica", "p.devices.Share(one.memory) != nil", "false", mode=REPLICAS,
+        ),
+        Mutant(
+            "replica-shared-for-good", "the memory of a replica that work has read never goes",
+            "PinBlock", "pinned.Of.Free(memory)", "", mode=REPLICAS,
+        ),
+        Mutant(
+            "first-used-first", "a device that lacks memory drops what was used last",
+            "replicas.all", "cmp.Compare(a.used, b.used)", "cmp.Compare(b.used, a.used)", mode=REPLICAS,
+        ),
+        Mutant(
+            "replicas-stay", "no device gets the memory of replicas",
+            "context.OnLack", "d.lent = d.runtime.Lend(giveBack)", "_ = d", mode=REPLICAS,
+        ),
+        Mutant(
+            "lost-beside-a-replica", "a page whose replica has all its bytes counts as lost",
+            "Page.Lost", "len(p.current()) > 0", "false", mode=REPLICAS,
+        ),
+        Mutant(
+            "read-from-the-lost", "a page whose device is lost is read there, though a replica has it",
+            "instead", "list[0].backing(), status.CodeOf", "p.backing(), status.CodeOf", mode=REPLICAS,
         ),
     ),
 )  # fmt: skip

@@ -13,6 +13,7 @@ export prefetch_pages_to_gpu!, sync_bidirectional!, sync_page_to_cpu!, sync_page
 export GPUCommandBuffer, create_gpu_command_buffer, enqueue_propagation_command, wait_gpu_queue
 export get_command_failures, get_command_statistics
 export drain_syncs!, drop_host_copy!, get_device_pages, get_page_copies, sync_later!, sync_page!, sync_pages!, with_host_copy
+export drop_replica!, replicate_page!
 
 # Host and devices can access managed memory, so such pages stay where they are.
 stays(page, location) = page.location in (location, UNIFIED_LOCATION)
@@ -86,16 +87,42 @@ end
     get_page_copies(page)
 
 Where the page has its bytes, as named tuples `(location, device, size, newer)`: first where it lies, then its copy on the host,
-where it has one. `newer` counts bytes in ranges that are newer here than in the page's other place.
+where it has one, then its replicas. `newer` counts bytes in ranges that are newer here than in the page's other place.
 """
 function get_page_copies(page::Page)
-    copies = Vector{mmsb_page_copy_t}(undef, 2)
+    copies = Vector{mmsb_page_copy_t}(undef, 4)
     count = Ref{Csize_t}(0)
-    call(mmsb_page_copies, page, copies, length(copies), count)
+    while true
+        status = GC.@preserve page mmsb_page_copies(handle(page), copies, length(copies), count)
+        status == MMSB_E_OUT_OF_RANGE && count[] > length(copies) || (check(status); break)
+        resize!(copies, count[])
+    end
     return [
         (location = PageLocation(copy.location), device = Int(copy.device), size = Int(copy.size), newer = Int(copy.newer))
         for copy in view(copies, 1:Int(count[]))
     ]
+end
+
+"""
+    replicate_page!(page; device)
+
+Gives the page a replica on a device, for work there that reads it (`with_use`); does nothing where it lies there or has one. The
+next change of the page ends it: uses that begin later do not find it, one that is open reads on what the page was. A device that
+lacks memory drops replicas.
+"""
+function replicate_page!(page::Page; device::Integer)
+    call(mmsb_page_replicate, page, Int32(device))
+    return page
+end
+
+"""
+    drop_replica!(page; device)
+
+Drops the page's replica on a device, where it has one. Its memory goes when the uses that are open have ended.
+"""
+function drop_replica!(page::Page; device::Integer)
+    call(mmsb_page_replica_drop, page, Int32(device))
+    return page
 end
 
 """
@@ -251,6 +278,7 @@ end
 Number and bytes of the pages, by location and in total: `:cpu_pages`, `:cpu_bytes`, `:gpu_pages`, …, `:total_pages`,
 `:total_bytes`. Of pages in two places: `:two_places_pages`, `:two_places_bytes`, `:newer_on_host_bytes`, `:newer_on_gpu_bytes`;
 and what has moved since the state began: `:to_gpu_bytes`, `:to_host_bytes`. `:queued_pages` wait for `drain_syncs!`.
+`:replicas` and `:replica_bytes`: copies that `replicate_page!` has made, also such that are not the page's any more.
 """
 function get_sync_statistics(state::MMSBState)
     stats = initialised(mmsb_context_stats_t, mmsb_context_stats_init)
@@ -267,6 +295,7 @@ function get_sync_statistics(state::MMSBState)
         :two_places_pages => sync[].pages, :two_places_bytes => sync[].bytes,
         :newer_on_host_bytes => sync[].newer_on_host, :newer_on_gpu_bytes => sync[].newer_on_device,
         :to_gpu_bytes => sync[].to_device_bytes, :to_host_bytes => sync[].to_host_bytes, :queued_pages => sync[].queued,
+        :replicas => sync[].replicas, :replica_bytes => sync[].replica_bytes,
     )
         statistics[name] = Int(value)
     end

@@ -405,7 +405,9 @@ struct mmsb_sync_stats_t
     to_device_ranges::UInt64
     to_host_ranges::UInt64
     queued::UInt64
-    reserved::NTuple{6,UInt64}
+    replicas::UInt64
+    replica_bytes::UInt64
+    reserved::NTuple{4,UInt64}
 end
 
 struct mmsb_page_advice_t
@@ -1185,6 +1187,9 @@ mmsb_context_device_pages(context, device, cursor, pages, capacity, count) =
         context::mmsb_context_t, device::Int32, cursor::Ptr{UInt64}, pages::Ptr{mmsb_page_t}, capacity::Csize_t,
         count::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_page_replicate(page, device) = @ccall libmmsb.mmsb_page_replicate(page::mmsb_page_t, device::Int32)::mmsb_status_t
+mmsb_page_replica_drop(page, device) =
+    @ccall libmmsb.mmsb_page_replica_drop(page::mmsb_page_t, device::Int32)::mmsb_status_t
 mmsb_context_lost_pages(context, pages, capacity, count) =
     @ccall libmmsb.mmsb_context_lost_pages(
         context::mmsb_context_t, pages::Ptr{mmsb_lost_page_t}, capacity::Csize_t, count::Ptr{Csize_t}
@@ -1646,6 +1651,8 @@ mmsb_use_begin(stream, accesses, count, use, bad_index) =
         stream::mmsb_stream_t, accesses::Ptr{mmsb_access_t}, count::Csize_t, use::Ptr{mmsb_use_t},
         bad_index::Ptr{Csize_t}
     )::mmsb_status_t
+mmsb_use_address(use, block, address) =
+    @ccall libmmsb.mmsb_use_address(use::mmsb_use_t, block::mmsb_block_t, address::Ptr{Ptr{Cvoid}})::mmsb_status_t
 mmsb_use_end(use) = @ccall libmmsb.mmsb_use_end(use::mmsb_use_t)::mmsb_status_t
 mmsb_use_abort(use) = @ccall libmmsb.mmsb_use_abort(use::mmsb_use_t)::mmsb_status_t
 mmsb_use_record(stream, permissive, use) =

@@ -425,8 +425,10 @@ const ACCESSES = (read = MMSB_ACCESS_READ, write = MMSB_ACCESS_WRITE, read_write
 
 Calls `f`, which queues work on the stream that accesses the blocks, and pages on the device, as stated: `:read`, `:write` or
 `:read_write`. The stream waits for conflicting work on other streams, and the memory stays until the work is queued; later calls
-on a page wait for it. Pages need a stream of the device's shared runtime. If `f` throws, later work is ordered as if the work had
-been queued.
+on a page wait for it. Pages need a stream of the device's shared runtime; one that is only read may lie elsewhere and have a
+replica on the device (`replicate_page!`). If `f` throws, later work is ordered as if the work had been queued.
+
+An `f` that takes an argument gets a function: it says at which device address the work finds one of the blocks or pages.
 """
 function with_use(f::Function, stream::DeviceStream, accesses::Pair...)
     use = fill_reference(UInt64, mmsb_use_record, stream, Int32(0))
@@ -435,13 +437,20 @@ function with_use(f::Function, stream::DeviceStream, accesses::Pair...)
             check(mmsb_use_add(use, handle(used::Union{DeviceBlock,Page}), code_of("an access", ACCESSES, access)))
         end
         check(mmsb_use_begin_recorded(use))
-        f()
+        where_is(of) = address_in_use(use, of)
+        applicable(f, where_is) ? f(where_is) : f()
     catch
         mmsb_use_abort(use)
         rethrow()
     end
     check(mmsb_use_end(use))
     return result
+end
+
+function address_in_use(use, of::Union{DeviceBlock,Page})
+    address = Ref{Ptr{Cvoid}}(C_NULL)
+    check(mmsb_use_address(use, handle(of), address))
+    return UInt(address[])
 end
 
 """

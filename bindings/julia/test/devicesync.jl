@@ -188,6 +188,39 @@ end
     end
 end
 
+@testset "replicas serve work that reads" begin
+    simulated() do state
+        page, bytes = filled_page(state, 5000, CPU_LOCATION)
+        target = create_page!(state, 5000, GPU_LOCATION; device = 1)
+        stream = open_stream!(get_runtime(state, 1))
+        @test fails(() -> with_use(() -> nothing, stream, page => :read), UnsupportedLocationError, 40)
+        @test replicate_page!(page; device = 1) == page
+        @test get_page_copies(page) == [
+            (location = CPU_LOCATION, device = 0, size = 5000, newer = 0),
+            (location = GPU_LOCATION, device = 1, size = 5000, newer = 0),
+        ]
+        @test sort([page.id for page in get_device_pages(state, 1)]) == sort([page.id, target.id])
+        statistics = get_sync_statistics(state)
+        @test statistics[:replicas] == 1 && statistics[:replica_bytes] == 5000
+        with_use(stream, page => :read, target => :write) do address
+            @test address(target) == device_range(target)[1] && address(page) != address(target)
+            @test thrown(() -> address(create_page!(state, 1))).code == 20
+            write_page!(page, UInt8[bytes[1] ⊻ 0x01])
+            MMSB.call(
+                MMSB.LibMMSB.mmsb_stream_copy, stream, Ptr{Cvoid}(address(target)), Ptr{Cvoid}(address(page)), UInt64(5000),
+            )
+        end
+        @test read_page(target) == bytes && read_page(page) != bytes
+        @test length(get_page_copies(page)) == 1
+        replicate_page!(page; device = 0)
+        replicate_page!(page; device = 1)
+        @test drop_replica!(page; device = 0) == page && [copy.device for copy in get_page_copies(page)] == [0, 1]
+        @test thrown(() -> replicate_page!(page; device = 2)).code == 41
+        @test fails(() -> replicate_page!(create_page!(state, 10, DISK_LOCATION); device = 1), UnsupportedLocationError, 40)
+        close(stream)
+    end
+end
+
 @testset "many pages in two places" begin
     simulated() do state
         pages = create_pages!(state, 4096, 5)

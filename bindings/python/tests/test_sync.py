@@ -63,6 +63,42 @@ def test_views_of_the_host_copy(devices: mmsb.Context) -> None:
     page.sync("both", wins="host")
 
 
+def test_replicas_serve_work_that_reads(devices: mmsb.Context) -> None:
+    page, target = devices.create_page(5000), devices.create_page(5000, location="gpu", device=1)
+    page.write(100, b"before")
+    stream = devices.runtime(1).stream()
+    with pytest.raises(mmsb.UnsupportedError), stream.use((page, "read")):
+        pass
+    page.replicate(1)
+    page.replicate(1)
+    assert page.copies() == [mmsb.PageCopy("cpu", 0, 5000, 0), mmsb.PageCopy("gpu", 1, 5000, 0)]
+    assert set(devices.device_pages(1)) == {page, target}
+    assert (devices.sync_stats().replicas, devices.sync_stats().replica_bytes) == (1, 5000)
+    with stream.use((page, "read"), (target, "write")) as use:
+        page.write(100, b"later!")
+        assert len(page.copies()) == 1
+        assert use.address(target) == target.block().address
+        stream.copy(use.address(target), use.address(page), 5000)
+        with pytest.raises(mmsb.NotFoundError):
+            use.address(devices.create_page(1))
+    assert target.read(100, 6) == b"before" and page.read(100, 6) == b"later!"
+    with pytest.raises(mmsb.InvalidHandleError):
+        use.address(target)  # it has ended
+    page.sync("device")
+    page.sync("host")
+    page.replicate(1)
+    assert [copy.location for copy in page.copies()] == ["gpu", "cpu", "gpu"]
+    page.drop_replica(1)
+    page.drop_replica(1)
+    assert [copy.location for copy in page.copies()] == ["gpu", "cpu"]
+    with pytest.raises(mmsb.NoDeviceError):
+        page.replicate(2)
+    with pytest.raises(mmsb.InvalidArgumentError):
+        page.drop_replica(-1)
+    with pytest.raises(mmsb.UnsupportedError):
+        devices.create_page(10, location="disk").replicate(0)
+
+
 def test_batches_tickets_and_ids(devices: mmsb.Context) -> None:
     pages = devices.create_pages(10, 4096)
     for page in pages:

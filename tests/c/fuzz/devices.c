@@ -83,7 +83,11 @@ static void device_allocate(void) {
         mmsb_use_t use;
         mmsb_access_t access = {block, MMSB_ACCESS_WRITE, 0};
         mmsb_stream_t stream = any_stream();
+        void *there = NULL;
         CALL(mmsb_use_begin(stream, &access, 1, &use, NULL), MMSB_OK);
+        CALL(mmsb_use_address(use, block, &there), MMSB_OK);
+        SAME((uintptr_t)there, (uintptr_t)address);
+        CALL(mmsb_use_address(use, block + 1, &there), MMSB_E_NOT_FOUND);
         CALL(mmsb_stream_fill(stream, address, device.blocks[slot].filled, size), MMSB_OK);
         CALL(mmsb_use_end(use), MMSB_OK);
         device.ended_use = use;

@@ -451,7 +451,8 @@ static void stats(void) {
     SAME(got.queued, contexts[index].waiting_count);
     CALL(mmsb_context_sync_stats(bad.handle, &got), bad.code);
     CALL(mmsb_context_sync_stats(contexts[index].handle, NULL), MMSB_E_INVALID_ARGUMENT);
-    got.reserved[below(6)] = 1;
+    SAME(got.replicas + got.replica_bytes, 0);
+    got.reserved[below(4)] = 1;
     CALL(mmsb_context_sync_stats(contexts[index].handle, &got), MMSB_E_STRUCT_VERSION);
 }
 
@@ -510,6 +511,38 @@ static void unpin(pick_t target) {
     }
 }
 
+/* A page has a replica on a device where it does not lie, until it is dropped. */
+static void replica(const pick_t target) {
+    page_t *page = target.page;
+    int32_t device = chance(90) ? 0 : no_device();
+    if (page == NULL) {
+        CALL(mmsb_page_replicate(target.handle, device), target.code);
+        CALL(mmsb_page_replica_drop(target.handle, device), target.code);
+        return;
+    }
+    mmsb_status_t code = device == 0 ? MMSB_OK : MMSB_E_NO_DEVICE;
+    if (page->location == MMSB_LOCATION_DISK) {
+        CALL(mmsb_page_replicate(page->handle, device), MMSB_E_UNSUPPORTED);
+    } else if (device != 0) {
+        CALL(mmsb_page_replicate(page->handle, device), code);
+    } else if (page->location == MMSB_LOCATION_GPU) {
+        CALL(mmsb_page_replicate(page->handle, device), MMSB_OK);
+    } else if (!page->read_only && page->pins[MMSB_PIN_WRITE] > 0) {
+        CALL(mmsb_page_replicate(page->handle, device), MMSB_E_BUSY);
+    } else {
+        mmsb_page_copy_t copies[3];
+        size_t count = UNTOUCHED;
+        mmsb_status_t exposed = page->exposed && !page->read_only ? MMSB_E_INVALID_STATE : MMSB_OK;
+        int made = CALL_EITHER(mmsb_page_replicate(page->handle, device), MMSB_OK, exposed) == MMSB_OK;
+        CALL(mmsb_page_copies(page->handle, copies, 3, &count), MMSB_OK);
+        SAME(count, 1 + made);
+        SAME(!made || (copies[1].location == MMSB_LOCATION_GPU && copies[1].size == page->size && copies[1].newer == 0), 1);
+    }
+    CALL(mmsb_page_replica_drop(page->handle, device), code);
+    check_version(page, STAYS);
+    check_page(page);
+}
+
 void fuzz_host_copy_drop(void) {
     drop(pick_page(10));
 }
@@ -519,7 +552,7 @@ void fuzz_host_copy(void) {
     for (int i = 0; i < 10 && target.page != NULL && target.page->location != MMSB_LOCATION_GPU; i++) { /* rather one that may */
         target = pick_page(8);
     }
-    switch (below(8)) {
+    switch (below(9)) {
     case 0:
         drop(target);
         break;
@@ -528,6 +561,9 @@ void fuzz_host_copy(void) {
         break;
     case 2:
         stats();
+        break;
+    case 8:
+        replica(pick_page(8));
         break;
     case 3:
     case 4:

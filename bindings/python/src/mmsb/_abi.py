@@ -555,7 +555,9 @@ class SyncStats(ctypes.Structure):
         ("to_device_ranges", c_uint64),
         ("to_host_ranges", c_uint64),
         ("queued", c_uint64),
-        ("reserved", c_uint64 * 6),
+        ("replicas", c_uint64),
+        ("replica_bytes", c_uint64),
+        ("reserved", c_uint64 * 4),
     )
 
 
@@ -1300,6 +1302,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_context_prefetch_start": (c_int32, (c_uint64, c_void_p, c_size_t, c_int32, POINTER(WorkOptions), POINTER(c_uint64))),
     "mmsb_page_copies": (c_int32, (c_uint64, POINTER(PageCopy), c_size_t, POINTER(c_size_t))),
     "mmsb_context_device_pages": (c_int32, (c_uint64, c_int32, POINTER(c_uint64), c_void_p, c_size_t, POINTER(c_size_t))),
+    "mmsb_page_replicate": (c_int32, (c_uint64, c_int32)),
+    "mmsb_page_replica_drop": (c_int32, (c_uint64, c_int32)),
     "mmsb_context_lost_pages": (c_int32, (c_uint64, POINTER(LostPage), c_size_t, POINTER(c_size_t))),
     "mmsb_page_host_copy_drop": (c_int32, (c_uint64,)),
     "mmsb_page_host_copy_pin": (c_int32, (c_uint64, c_int32, POINTER(c_void_p))),
@@ -1482,6 +1486,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_capture_end": (c_int32, (c_uint64,)),
     "mmsb_capture_destroy": (c_int32, (c_uint64,)),
     "mmsb_use_begin": (c_int32, (c_uint64, POINTER(Access), c_size_t, POINTER(c_uint64), POINTER(c_size_t))),
+    "mmsb_use_address": (c_int32, (c_uint64, c_uint64, POINTER(c_void_p))),
     "mmsb_use_end": (c_int32, (c_uint64,)),
     "mmsb_use_abort": (c_int32, (c_uint64,)),
     "mmsb_use_record": (c_int32, (c_uint64, c_int32, POINTER(c_uint64))),

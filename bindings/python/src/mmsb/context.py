@@ -110,6 +110,8 @@ class SyncStats:
     to_device_ranges: int
     to_host_ranges: int
     queued: int
+    replicas: int
+    replica_bytes: int
 
 
 @dataclass(frozen=True)

@@ -455,9 +455,10 @@ class Stream(Handled):
         One that stands alone is read and written.
 
         The with statement queues the work. A page is pinned meanwhile, and calls on it that come later wait for the work. The
-        stream must be of the device's shared runtime then.
+        stream must be of the device's shared runtime then. One that is only read may lie elsewhere and have a replica on the
+        device (Page.replicate).
 
-        Example: with stream.use((block, "write"), (page, "read")): launch(stream.native, block.address, page.block().address).
+        Example: with stream.use((block, "write"), (page, "read")) as use: launch(block.address, use.address(page)).
         """
         return Use(self, accesses)
 
@@ -779,6 +780,12 @@ class Use(NotCopied):
         handle, bad = ctypes.c_uint64(), ctypes.c_size_t()
         check(lib.mmsb_use_begin(self._stream.handle, self._accesses, len(self._accesses), handle, bad))
         self._handle = handle.value
+
+    def address(self, of: Block | Page) -> int:
+        """Where the work finds a block or page of the use, inside the with statement: an address of the stream's device."""
+        address = ctypes.c_void_p()
+        check(lib.mmsb_use_address(self._handle, of.handle, address))
+        return address.value or 0
 
     def __enter__(self) -> Use:
         self._begin()

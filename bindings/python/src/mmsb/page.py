@@ -476,10 +476,27 @@ class Page(ArrowBytes):
         return block_info(number_from(lib.mmsb_page_block, self._handle, check=self._check))
 
     def copies(self) -> list[PageCopy]:
-        """Where the page has its bytes: first where it lies, then its copy on the host, where it has one."""
-        items, count = (_abi.PageCopy * 2)(), ctypes.c_size_t()
-        self._check(lib.mmsb_page_copies(self._handle, items, 2, count))
-        return [PageCopy(name_of(_ffi.LOCATIONS, c.location), c.device, c.size, c.newer) for c in items[: count.value]]
+        """Where the page has its bytes: where it lies, then its copy on the host, where it has one, then its replicas."""
+        count, capacity = ctypes.c_size_t(), 4
+        while True:
+            items = (_abi.PageCopy * capacity)()
+            status = lib.mmsb_page_copies(self._handle, items, capacity, count)
+            if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+                self._check(status)
+                return [PageCopy(name_of(_ffi.LOCATIONS, c.location), c.device, c.size, c.newer) for c in items[: count.value]]
+            capacity = count.value
+
+    def replicate(self, device: int) -> None:
+        """Gives the page a replica on a device, for work there that reads it; does nothing where it lies there or has one.
+
+        A use of the page on a stream of the device takes it (Stream.use, Use.address). The next change of the page ends it: uses
+        that begin later do not find it, one that is open reads on what the page was. A device that lacks memory drops replicas.
+        """
+        self._check(lib.mmsb_page_replicate(self._handle, signed(device, "device")))
+
+    def drop_replica(self, device: int) -> None:
+        """Drops the replica on a device, where the page has one; its memory goes when the uses that are open have ended."""
+        self._check(lib.mmsb_page_replica_drop(self._handle, signed(device, "device")))
 
     def drop_host_copy(self) -> None:
         """Ends the copy on the host, when what is newer there has gone to the device."""
