@@ -108,6 +108,8 @@ func TestPagesOfALostDeviceGoOn(t *testing.T) {
 			require.NoError(t, page.Migrate(fresh, abi.LocationCPU, 0))
 			require.NoError(t, page.Migrate(fresh, abi.LocationGPU, 0))
 			require.Equal(t, where, w.at(fresh))
+			require.NoError(t, page.Migrate(fresh, abi.LocationGPU, 1))
+			w.holds(fresh, 0, "\x00b\x00a")
 			require.Equal(t, residency.Placement{Location: abi.LocationGPU, Device: 1}, w.at(other))
 			require.Zero(t, nativetest.Destroy(far))
 			require.Zero(t, nativetest.Destroy(partly))
