@@ -258,7 +258,7 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     direct = _direct(stored, wanted, held)
     context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
     context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
-    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), to_host=True, timeout=timeout)
+    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), in_place=True, to_host=True, timeout=timeout)
     _check_tree(context, stored)
     for name, leaf in wanted.items():
         if leaf.page not in direct or direct[leaf.page][0] != name:
