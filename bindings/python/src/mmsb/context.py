@@ -1378,6 +1378,16 @@ def page_over(memory: Lender, read_only: bool) -> Iterator[Page]:
             page.destroy()
 
 
+def can_adopt(memory: Lender) -> bool:
+    """Whether any context can adopt memory of a device: only one can where the device is simulated."""
+    if all(known() is None for known in tuple(_simulating.values())):
+        return True
+    with Context(simulate="off") as own, suppress(NoDeviceError, InvalidArgumentError):
+        own.adopt(memory, read_only=True).destroy()
+        return True
+    return False
+
+
 def _close(handle: int) -> MMSBError | None:
     """Ends a context, and returns what its guard has found."""
     if lib.forked:

@@ -261,9 +261,14 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     context.restore(stored.path, None if ids == stored.ids() else sorted(ids), in_place=True, to_host=True, timeout=timeout)
     _check_tree(context, stored)
     for name, leaf in wanted.items():
-        if leaf.page not in direct or direct[leaf.page][0] != name:
-            with context.page(leaf.page).pin() as memory:
-                held[name].fill(memory, stored.layout(leaf))
+        if leaf.page in direct and key_of(name, held[name]) == key_of(*direct[leaf.page]):
+            continue
+        page = context.page(leaf.page)
+        if page.location == "gpu":
+            held[name].fill(page.read(), stored.layout(leaf))
+            continue
+        with page.pin() as memory:
+            held[name].fill(memory, stored.layout(leaf))
     tree = trees.fill(tree, {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)})
     pages.took(direct, stored)
     return tree
