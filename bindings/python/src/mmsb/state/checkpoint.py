@@ -47,9 +47,8 @@ def save(
       knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other in host memory, and PyTorch's tensors on a GPU, are written from there; others, as
-    those of other libraries on devices, are copied first. Two names of the same memory are saved once. UnsupportedError names all
-    values that cannot be saved: nothing is pickled.
+    Arrays whose items lie one behind the other, in host memory or on a GPU, are written from there; others are copied first. Two
+    names of the same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
 
@@ -147,8 +146,10 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     - timeout: seconds; then TimeoutError, and nothing has changed
 
     Nothing changes before all names, types and shapes fit (MismatchError has all that do not), all arrays can be written
-    (InvalidStateError has those that cannot) and all bytes are verified (CorruptError). Until then the bytes are in memory beside
-    the arrays.
+    (InvalidStateError has those that cannot) and the whole file is verified (CorruptError). Then the bytes are read a second time,
+    from the file straight into the arrays: if that fails, as only a disk or a device can make it, some arrays are filled, some have
+    any bytes, and the error begins "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory
+    for their bytes meanwhile.
     """
     with Context() as context:
         return _fill(TreePages(context), path, tree, strict, timeout)
