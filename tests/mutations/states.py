@@ -7,6 +7,11 @@ from subject import Python
 LOADS = "tests/test_state.py"
 TRACKED = "tests/test_state_tracking.py"
 ON_DEVICES = "tests/test_state_devices.py"
+LIES = f"{LOADS}::test_metadata_that_lies"
+FILLED = f"{LOADS}::test_a_tree_is_filled"
+SHARED = f"{LOADS}::test_one_memory_is_saved_once_and_shared_again"
+NAMED = f"{LOADS}::test_what_cannot_be_saved_is_named_at_once"
+REFUSED = f"{LOADS}::test_all_that_does_not_fit_is_named_and_nothing_changes"
 
 STATES = Python(
     name="states",
@@ -21,13 +26,7 @@ STATES = Python(
             "layout_of",
             "if any(strides[axis] != wanted[axis] for axis in range(len(shape)) if shape[axis] > 1):",
             "if False:",
-        ),
-        Mutant(
-            "more-than-addresses",
-            "a shape of a file may have more bytes than there are addresses",
-            "layout_of",
-            "if total > _MOST:",
-            "if False:",
+            mode=LIES,
         ),
         Mutant(
             "read-only-arrays",
@@ -35,6 +34,7 @@ STATES = Python(
             "_of_numpy",
             "writable = flags.writeable",
             "writable = True",
+            mode=REFUSED,
         ),
         Mutant(
             "other-order",
@@ -42,6 +42,7 @@ STATES = Python(
             "Held.fill",
             "array_over(source, layout, kind)",
             "array_over(source, self.layout, kind)",
+            mode=FILLED,
         ),
         Mutant(
             "device-not-filled",
@@ -66,6 +67,7 @@ STATES = Python(
             "segment",
             '"~s" + text if',
             "text if",
+            mode=f"{LOADS}::test_no_two_keys_have_the_same_name",
         ),
         Mutant(
             "endless-trees",
@@ -73,6 +75,7 @@ STATES = Python(
             "_Walk.node",
             "if id(thing) in self._above:",
             "if False:",
+            mode=NAMED,
         ),
         Mutant(
             "ends-above",
@@ -80,6 +83,7 @@ STATES = Python(
             "_Walk.node",
             "self._above.pop()",
             "pass",
+            mode=SHARED,
         ),
         Mutant(
             "doubled-keys",
@@ -87,6 +91,7 @@ STATES = Python(
             "_tree",
             "len(found) != len(value)",
             "False",
+            mode=f"{LOADS}::test_documents_that_lie",
         ),
         Mutant(
             "frozen-is-changed",
@@ -94,6 +99,7 @@ STATES = Python(
             "_fill_record",
             "copy.copy(thing) if frozen and changes else thing",
             "thing",
+            mode=f"{LOADS}::test_what_never_changes_is_replaced",
         ),
         # Pages.
         Mutant(
@@ -134,6 +140,7 @@ STATES = Python(
             "StoredTree._layout",
             "if name.encode() not in (value for key, value in metadata.items() if key.startswith(NAME_KEY)):",
             "if False:",
+            mode=LIES,
         ),
         # Saves and loads.
         Mutant(
@@ -150,6 +157,7 @@ STATES = Python(
             "_check_tree",
             "context.page(TREE_ID).read() != stored.text",
             "False",
+            mode=f"{LOADS}::test_a_file_that_is_replaced_meanwhile",
         ),
         Mutant(
             "overlapping-arrays",
@@ -157,6 +165,7 @@ STATES = Python(
             "_direct",
             "start >= end and",
             "",
+            mode=SHARED,
         ),
         Mutant(
             "second-array-of-a-page",
@@ -164,6 +173,7 @@ STATES = Python(
             "_fill",
             "and key_of(name, held[name]) == key_of(*direct[leaf.page])",
             "",
+            mode=SHARED,
         ),
         Mutant(
             "fills-before-it-looks",
@@ -171,6 +181,7 @@ STATES = Python(
             "_fill",
             "if fixed:",
             "if False:",
+            mode=REFUSED,
         ),
     ),
 )
