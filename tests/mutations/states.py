@@ -149,7 +149,7 @@ STATES = Python(
             "_write_changes",
             "(int(run[-1]) + 1) * _GRANULE",
             "max(int(run[-1]), int(run[0]) + 1) * _GRANULE",
-            mode=TRACKED,
+            mode=f"{TRACKED}::test_a_save_with_a_base_compares",
         ),
         Mutant(
             "another-file",
