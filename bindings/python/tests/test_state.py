@@ -222,6 +222,11 @@ def test_one_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
     same(overlapping, tree)
     pair = [tied, 3]
     round_trip(tmp_path / "b", {"one": pair, "inside": {"two": pair}})
+    # What the file has of a part comes behind what it has of the whole.
+    state.save(tmp_path / "c", {"part": np.ones(100), "whole": np.zeros(1 << 20)})
+    whole = np.full(1 << 20, 2.0)
+    state.load_into(tmp_path / "c", {"part": whole[-100:], "whole": whole})
+    assert not whole[:-100].any() and whole[-100:].all()
 
 
 def test_types_that_numpy_does_not_have(tmp_path: Path, run_python: RunPython) -> None:
