@@ -47,8 +47,9 @@ type meeting struct {
 	waits   bool // the bytes of the staged page are read when nothing else can fail
 }
 
-// meetAdopted finds the adopted pages whose ids staged ones have, and brings the bytes of these into memory of the host unless they
-// are read later. Nobody adopts meanwhile. Errors: Mismatch (another size), InvalidState (memory that was adopted as read-only).
+// meetAdopted finds the adopted pages whose ids staged ones have, and brings the bytes of these into memory of the host unless
+// they are read later. Nobody adopts meanwhile. Errors: Mismatch (another size), InvalidState (memory that was adopted as
+// read-only).
 func (s *Staging) meetAdopted() (met []meeting, err error) {
 	adopted := s.context.adopted()
 	for i := range s.Pages {
@@ -125,7 +126,7 @@ func (s *Staging) readIntoAdopted(met []meeting) {
 		if err := s.Page(m.staged.Index).ReadInto(&old.Page); err != nil {
 			m.adopted = 0
 			found := status.Of(err)
-			err = status.Errorf(found.Code, "the state is loaded, but page %d waits in the file, and its adopted memory goes back: %s",
+			err = status.Errorf(found.Code, "the state is loaded, but page %d waits in the file, and its memory goes back: %s",
 				m.staged.ID, found.Text)
 			failed.CompareAndSwap(nil, &err)
 		}

@@ -151,8 +151,8 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 			return nil, false, err
 		}
 	}
-	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, unasked: unasked, sums: make(map[uint32][]uint32),
-		changedIn: make(map[uint32]int)}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, unasked: unasked,
+		sums: make(map[uint32][]uint32), changedIn: make(map[uint32]int)}
 	releases, err = l.run()
 	if l.source == nil {
 		_ = opened.Close()

@@ -135,7 +135,7 @@ func TestADiskThatFailsBehindTheVerification(t *testing.T) {
 			require.Equal(t, want, memories)
 		case strings.HasPrefix(found.Text, "the state is loaded, but page"):
 			require.Equal(t, status.IO, found.Code)
-			require.ErrorContains(t, err, "and its adopted memory goes back")
+			require.ErrorContains(t, err, "and its memory goes back")
 			behind++
 			for i := range want {
 				handle := handleOf(t, context, uint64(i+1))

@@ -94,8 +94,8 @@ func (p *Page) HandOver(staged *Page) {
 	p.Swap(staged.Index)
 }
 
-// ReadInto reads the bytes of a staged page that waits in a snapshot into the memory of an adopted page of the same size. Where it
-// fails, any of them may have been written.
+// ReadInto reads the bytes of a staged page that waits in a snapshot into the memory of an adopted page of the same size. Where
+// it fails, any of them may have been written.
 func (p *Page) ReadInto(adopted *Page) error {
 	return p.read(p.waiting.get(p.Index), Frame{Index: adopted.Index, Backing: adopted.backing()}, adopted.Record.Size)
 }
