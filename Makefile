@@ -292,11 +292,11 @@ race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, wi
 	@$(RACE) $(RACED)
 
 .PHONY: test-mutants
-test-mutants: $(STAMPS)/tools ## a tenth of the bugs planted in copies of the source (the commit says which)
+test-mutants: $(STAMPS)/tools lib $(STAMPS)/venv ## a tenth of the bugs planted in copies of the source (the commit says which)
 	@python3 tests/mutations/run.py --share
 
 .PHONY: mutants
-mutants: $(STAMPS)/tools ## all planted bugs (tests/mutations)
+mutants: $(STAMPS)/tools lib $(STAMPS)/venv ## all planted bugs (tests/mutations)
 	@python3 tests/mutations/run.py
 
 .PHONY: every-bit

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"sync/atomic"
+
 	"libmmsb/core/residency"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -42,10 +44,12 @@ func (c *Context) adopted() map[uint64]adoption {
 type meeting struct {
 	adopted uint64
 	staged  *native.Staged
+	waits   bool // the bytes of the staged page are read when nothing else can fail
 }
 
-// meetAdopted finds the adopted pages whose ids staged ones have, and brings the bytes of these into memory of the host. Nobody
-// adopts meanwhile. Errors: Mismatch (another size), InvalidState (memory that was adopted as read-only).
+// meetAdopted finds the adopted pages whose ids staged ones have, and brings the bytes of these into memory of the host unless
+// they are read later. Nobody adopts meanwhile. Errors: Mismatch (another size), InvalidState (memory that was adopted as
+// read-only).
 func (s *Staging) meetAdopted() (met []meeting, err error) {
 	adopted := s.context.adopted()
 	for i := range s.Pages {
@@ -64,9 +68,12 @@ func (s *Staging) meetAdopted() (met []meeting, err error) {
 			return nil, status.Errorf(status.InvalidState, "page %d was adopted as read-only: its bytes cannot be loaded",
 				staged.ID)
 		}
-		met = append(met, meeting{into.handle, staged})
+		met = append(met, meeting{into.handle, staged, s.ReadTogether != nil && s.Page(staged.Index).Waits()})
 	}
 	for _, m := range met {
+		if m.waits {
+			continue
+		}
 		if err := s.toHost(m.staged); err != nil {
 			return nil, err
 		}
@@ -92,7 +99,7 @@ func (s *Staging) toHost(staged *native.Staged) error {
 func (s *Staging) throughAdopted(met []meeting) error {
 	for _, m := range met {
 		old := pageAt(s.context, native.Index(m.adopted))
-		if old.handle != m.adopted {
+		if old.handle != m.adopted || m.waits {
 			continue
 		}
 		staged := s.Page(m.staged.Index)
@@ -101,6 +108,32 @@ func (s *Staging) throughAdopted(met []meeting) error {
 		}
 	}
 	return nil
+}
+
+// readIntoAdopted reads the bytes of staged pages that wait into adopted memory. Where that fails the page waits on, as if the
+// adopted one had ended, whose owner gets the memory back: Unfilled says so.
+func (s *Staging) readIntoAdopted(met []meeting) {
+	if s.ReadTogether == nil {
+		return
+	}
+	var failed atomic.Pointer[error]
+	s.ReadTogether(len(met), func(i int) {
+		m := &met[i]
+		old := pageAt(s.context, native.Index(m.adopted))
+		if !m.waits || old.handle != m.adopted {
+			return
+		}
+		if err := s.Page(m.staged.Index).ReadInto(&old.Page); err != nil {
+			m.adopted = 0
+			found := status.Of(err)
+			err = status.Errorf(found.Code, "the state is loaded, but page %d waits in the file, and its memory goes back: %s",
+				m.staged.ID, found.Text)
+			failed.CompareAndSwap(nil, &err)
+		}
+	})
+	if err := failed.Load(); err != nil {
+		s.Unfilled = *err
+	}
 }
 
 // intoAdopted puts the bytes of staged pages into adopted memory, which is theirs from now on. The adopted pages are locked,
@@ -113,6 +146,6 @@ func (s *Staging) intoAdopted(met []meeting) {
 		}
 		staged := s.Page(m.staged.Index)
 		old.HandOver(&staged.Page)
-		m.staged.Low |= native.Adopted | staged.State&(native.Nonresident|native.LocationMask)
+		m.staged.Low = native.ExplicitID | native.Adopted | staged.State&(native.Nonresident|native.LocationMask)
 	}
 }

@@ -18,7 +18,11 @@ type Staging struct {
 	Graph   *graph.Graph // the dependencies between them
 	Version uint64       // that Commit gave all of them; 0: each kept its own
 	Far     bool         // Version is below what a page had
-	context *Context
+	// ReadTogether calls read with each number below count. Where it is there, pages that wait are verified, and their bytes are
+	// read straight into adopted memory.
+	ReadTogether func(count int, read func(i int))
+	Unfilled     error // of adopted memory that did not get its bytes
+	context      *Context
 }
 
 // NewStaging is empty, with space for so many pages. It grows.
@@ -119,6 +123,7 @@ func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (rele
 		old.unlock()
 		return nil, err
 	}
+	s.readIntoAdopted(met)
 	noteVersion(old.highest)
 	s.moveVersions(far)
 	s.intoAdopted(met)

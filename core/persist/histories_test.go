@@ -577,7 +577,7 @@ func (p *program) restore() {
 func (p *program) restoreFromFile(path string) {
 	p.says("%s", filepath.Base(path))
 	from := p.files[path]
-	if p.load(path, LoadOptions{Lazy: p.oneOf(2)}, from.world) {
+	if p.load(path, p.inAWay(LoadOptions{}), from.world) {
 		p.becomes(from, map[int]bool{from.serial: true})
 		p.chosen = p.open == ""
 	}
@@ -586,12 +586,19 @@ func (p *program) restoreFromFile(path string) {
 func (p *program) restoreFromJournal(directory string) bool {
 	p.says("%s", filepath.Base(directory))
 	from := p.logs[directory]
-	done := p.load("", LoadOptions{Journal: directory, Lazy: p.oneOf(2)}, from.world)
+	done := p.load("", p.inAWay(LoadOptions{Journal: directory}), from.world)
 	if done {
 		p.becomes(from, nil)
 		p.end, p.chosen = from.serial, false
 	}
 	return done
+}
+
+// inAWay chooses how something is loaded: at once, lazily or in place.
+func (p *program) inAWay(o LoadOptions) LoadOptions {
+	way := p.random.IntN(3)
+	o.Lazy, o.InPlace = way == 1, way == 2
+	return o
 }
 
 // load loads a whole state. It can only fail where adopted memory has another size, and has changed nothing then.
@@ -638,7 +645,7 @@ func (p *program) restoreChosen(path string) {
 	}
 	loaded, fits := from.intoAdopted(chosen)
 	want := before.with(loaded, ids)
-	err := Load(p.context, FromPath(path), LoadOptions{IDs: ids, Lazy: p.oneOf(2)}, nil)
+	err := Load(p.context, FromPath(path), p.inAWay(LoadOptions{IDs: ids}), nil)
 	if !fits || want.hasCycle() {
 		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
 		p.mustBe(before, p.look(), "a load that failed")

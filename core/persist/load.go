@@ -123,10 +123,10 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (releases []func(), replaced bool, err error) {
 	done := w.Done()
 	r := s.context.Residency()
-	var ended atomic.Bool // pages that wait are read later
-	defer ended.Store(true)
+	unasked := new(atomic.Bool)
+	defer unasked.Store(true) // pages that wait are read later
 	ask := func() error {
-		if ended.Load() {
+		if unasked.Load() {
 			return nil
 		}
 		return s.goesOn(w, 0)
@@ -151,8 +151,8 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 			return nil, false, err
 		}
 	}
-	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, sums: make(map[uint32][]uint32),
-		changedIn: make(map[uint32]int)}
+	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, unasked: unasked,
+		sums: make(map[uint32][]uint32), changedIn: make(map[uint32]int)}
 	releases, err = l.run()
 	if l.source == nil {
 		_ = opened.Close()
@@ -180,6 +180,7 @@ func (l *loader) run() (releases []func(), err error) {
 			return nil, err
 		}
 		l.context.Memory().MayExceed(true) // by what is beside the bytes: change masks, metadata
+		l.ReadTogether = readTogether
 	}
 	err = l.stageState()
 	if l.o.InPlace {
@@ -195,11 +196,13 @@ func (l *loader) run() (releases []func(), err error) {
 	// What is remembered only a save reads, and there is none.
 	l.journals.Lock()
 	defer l.journals.Unlock()
+	l.unasked.Store(l.o.InPlace) // adopted memory is filled whole
 	if releases, err = l.Commit(l.o.IDs == nil, l.remember, l.branchJournal); err != nil {
 		return nil, err
 	}
 	l.replaced = true
-	if l.o.InPlace {
+	l.unasked.Store(false)
+	if err = l.Unfilled; l.o.InPlace && err == nil {
 		err = l.bringIn()
 	}
 	if failed := l.completeBranch(); err == nil {

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"libmmsb/core/journal"
 	"libmmsb/core/lineage"
@@ -48,6 +49,7 @@ type loader struct {
 	line       lineage.Lineage // of the state that is staged, and where in it
 	position   uint64
 
+	unasked *atomic.Bool      // reads of the file do not ask whether the load goes on
 	source  *residency.Source // of pages that are loaded lazily
 	indexed chan struct{}     // is closed when the file's index is made; nil: nobody makes it
 

@@ -5,12 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"libmmsb/core/file"
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
+	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
 
@@ -94,4 +100,94 @@ func TestADamagedFileIsNotLoadedInPlace(t *testing.T) {
 			createFilled(t, context, 50, 3, 3)
 		}
 	}
+}
+
+// twoAdopted saves two pages, and makes a context that has adopted other memory under their ids.
+func twoAdopted(t *testing.T, path string) (context uint64, memories [2][]byte, want [2][]byte) {
+	sizes := [2]uint64{native.ChunkBytes + 5001, 3000}
+	saved := newContext(t)
+	for i, size := range sizes {
+		handle := createFilled(t, saved, size, uint64(i+1), 0)
+		want[i] = bytes.Repeat([]byte{1, 2, 3, byte(i), 5}, int(size)/5)
+		write(t, handle, 0, want[i])
+	}
+	require.NoError(t, Save(saved, ToPath(path), SaveOptions{}, nil))
+	context = newContext(t)
+	for i, size := range sizes {
+		_, memories[i] = adoptMapping(t, context, uint64(i+1), size)
+	}
+	return context, memories, want
+}
+
+// Where the disk fails after everything was verified, a page that was not read waits in the file, and its memory goes back.
+func TestADiskThatFailsBehindTheVerification(t *testing.T) {
+	onOneThread(t)
+	path := filepath.Join(t.TempDir(), "state")
+	before, behind, whole := 0, 0, false
+	for nth := 1; !whole; nth++ {
+		context, memories, want := twoAdopted(t, path)
+		fs := filetest.NewFaulty(file.OS{}, filetest.Fault{Kind: filetest.Read, Nth: nth, Errno: unix.EIO})
+		err := Load(context, LoadSource{path: path, FS: fs}, LoadOptions{InPlace: true}, nil)
+		found := status.Of(err)
+		switch {
+		case err == nil:
+			whole = fs.Hits() == 0
+			require.Equal(t, want, memories)
+		case strings.HasPrefix(found.Text, "the state is loaded, but page"):
+			require.Equal(t, status.IO, found.Code)
+			require.ErrorContains(t, err, "and its memory goes back")
+			behind++
+			for i := range want {
+				handle := handleOf(t, context, uint64(i+1))
+				require.True(t, !isAdopted(handle) || bytes.Equal(want[i], memories[i]))
+				require.Equal(t, want[i], content(t, handle)) // the disk has failed once
+			}
+		default:
+			before++
+			for i := range want {
+				require.Equal(t, make([]byte, len(want[i])), memories[i], "read %d: %v", nth, err)
+				require.True(t, isAdopted(handleOf(t, context, uint64(i+1))))
+			}
+		}
+		require.NoError(t, page.Use(context, (*page.Context).Check))
+	}
+	require.Positive(t, before)
+	require.Positive(t, behind)
+}
+
+// A load in place that is cancelled has changed nothing, or fills adopted memory to its end.
+func TestACancelledLoadInPlaceFillsAllOrNothing(t *testing.T) {
+	onOneThread(t)
+	path := filepath.Join(t.TempDir(), "state")
+	cancelled, whole := 0, 0
+	for nth, last := 1, false; !last; nth++ {
+		context, memories, want := twoAdopted(t, path)
+		fs, task := filetest.NewFaulty(file.OS{}), make(chan *ticket.Ticket, 1)
+		last = true
+		fs.Before = func(kind filetest.Kind, n int) {
+			if kind == filetest.Read && n == nth {
+				last = false
+				work := <-task
+				work.Cancel()
+				task <- work
+			}
+		}
+		work := ticket.Start(0, nil, func(w *ticket.Work) error {
+			return Load(context, LoadSource{path: path, FS: fs}, LoadOptions{InPlace: true}, w)
+		})
+		task <- work
+		err := work.Wait(ticket.Forever)
+		work.Close()
+		if err == nil {
+			whole++
+			require.Equal(t, want, memories)
+			continue
+		}
+		cancelled++
+		require.Equal(t, status.Cancelled, code(err), "%v", err)
+		require.Zero(t, bytes.Count(memories[0], []byte{0})-len(memories[0]))
+		require.Zero(t, bytes.Count(memories[1], []byte{0})-len(memories[1]))
+	}
+	require.Positive(t, cancelled)
+	require.Greater(t, whole, 1)
 }

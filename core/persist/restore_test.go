@@ -54,7 +54,10 @@ func TestALoadGoesIntoAdoptedMemory(t *testing.T) {
 	}
 	for _, size := range sizes {
 		for _, compression := range []int32{0, 1} {
-			for what, o := range map[string]LoadOptions{"whole": {}, "lazy": {Lazy: true}, "chosen": {IDs: []uint64{1}}} {
+			for what, o := range map[string]LoadOptions{
+				"whole": {}, "lazy": {Lazy: true}, "chosen": {IDs: []uint64{1}}, "in place": {InPlace: true},
+				"chosen in place": {InPlace: true, IDs: []uint64{1}},
+			} {
 				t.Run(fmt.Sprint(size, " ", compression, " ", what), func(t *testing.T) {
 					folder := t.TempDir()
 					path, next := filepath.Join(folder, "state"), filepath.Join(folder, "next")
@@ -91,7 +94,7 @@ func TestAdoptedMemoryGetsWhatLayElsewhere(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()
 	path, directory := filepath.Join(folder, "state"), filepath.Join(folder, "journal")
-	for _, lazy := range []bool{false, true} {
+	for _, o := range []LoadOptions{{}, {Lazy: true}, {InPlace: true}} {
 		saved := newContext(t)
 		handle := createFilled(t, saved, 5000, 1, 7)
 		require.NoError(t, page.Migrate(handle, abi.LocationDisk, 0))
@@ -103,7 +106,7 @@ func TestAdoptedMemoryGetsWhatLayElsewhere(t *testing.T) {
 
 		context := newContext(t)
 		_, memory := adoptMapping(t, context, 1, 5000)
-		require.NoError(t, Load(context, FromPath(path), LoadOptions{Journal: directory, Lazy: lazy}, nil))
+		require.NoError(t, Load(context, FromPath(path), LoadOptions{Journal: directory, Lazy: o.Lazy, InPlace: o.InPlace}, nil))
 		require.Equal(t, want, memory)
 		adopted := handleOf(t, context, 1)
 		require.True(t, isAdopted(adopted))
@@ -120,7 +123,7 @@ func TestAdoptedMemoryThatDoesNotFitIsLeftAlone(t *testing.T) {
 	createFilled(t, saved, 64, 1, 1)
 	createFilled(t, saved, 100, 2, 2)
 	require.NoError(t, Save(saved, ToPath(path), SaveOptions{}, nil))
-	for _, o := range []LoadOptions{{}, {IDs: []uint64{1, 2}}} {
+	for _, o := range []LoadOptions{{}, {IDs: []uint64{1, 2}}, {InPlace: true}} {
 		context := newContext(t)
 		first, fits := adoptMapping(t, context, 1, 64)
 		second, memory := adoptMapping(t, context, 2, 200)

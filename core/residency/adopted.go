@@ -60,9 +60,16 @@ func (p *Page) ReleaseAdopted() (release func()) {
 }
 
 // HandOver gives adopted memory to a staged page of the same size in host memory, with that page's bytes in it, and takes the
-// memory of the staged page. It cannot fail; WriteThrough has written the bytes of memory of a device.
+// memory of the staged page. It cannot fail; WriteThrough has written the bytes of memory of a device, ReadInto those of a page
+// that waits.
 func (p *Page) HandOver(staged *Page) {
 	from, to := native.SideAt(p.Record.Side), native.SideAt(staged.Record.Side)
+	waits := staged.Waits()
+	if waits {
+		staged.waiting.take(staged.Index).Done()
+		staged.State &^= native.Nonresident | native.LocationMask
+		staged.Record.StoreState(staged.State)
+	}
 	if b := backingOf(from); b.onDevice() && from.Release == 0 {
 		p.dropPair(p.Index)
 		if p.Record.Locator != 0 {
@@ -75,13 +82,22 @@ func (p *Page) HandOver(staged *Page) {
 			p.callers.put(staged.Index, of)
 		}
 	} else {
-		copy(p.Bytes(), native.Bytes(staged.Record.Locator, p.Record.Size))
+		if !waits {
+			copy(p.Bytes(), native.Bytes(staged.Record.Locator, p.Record.Size))
+		}
+		Backing{}.note(to)
 		to.Release, to.User = from.Release, from.User
 		from.Release, from.User = 0, 0
 	}
 	to.NUMANode = -1
 	p.State &^= native.Adopted | native.Nonresident | native.LocationMask
 	p.Swap(staged.Index)
+}
+
+// ReadInto reads the bytes of a staged page that waits in a snapshot into the memory of an adopted page of the same size. Where
+// it fails, any of them may have been written.
+func (p *Page) ReadInto(adopted *Page) error {
+	return p.read(p.waiting.get(p.Index), Frame{Index: adopted.Index, Backing: adopted.backing()}, adopted.Record.Size)
 }
 
 // WriteThrough writes all bytes of an adopted page into its memory, where that is of a device: the one step of a load into it

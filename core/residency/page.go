@@ -217,9 +217,12 @@ func (p *Page) Move(to Placement, ready func() error) error {
 	return nil
 }
 
+// Waits says whether the page's bytes wait in a snapshot.
+func (p *Page) Waits() bool { return p.waiting.get(p.Index) != nil }
+
 // Present gives the page its bytes where they wait in a snapshot: where it lies, or where the fallback says.
 func (p *Page) Present() error {
-	if p.waiting.get(p.Index) == nil {
+	if !p.Waits() {
 		return nil
 	}
 	at, err := p.place()

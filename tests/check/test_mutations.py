@@ -36,11 +36,28 @@ __attribute__((cold)) static int h(int a, const char *b) {
 }
 void k(void) { h(1, "h("); }
 """
+PYTHON = '''
+def f(x: int) -> int:
+    """Says { '."""
+    # { in a comment
+    if x // 2 == 1:  # "
+        return x
+
+    return -x
+
+
+class A:
+    def f(self) -> None: ...
+
+    def g(self):
+        yield "}"
+'''
+SOURCES = {"Go": GO, "C": C, "Python": PYTHON}
 
 
 def apply(tmp_path: Path, language: str, *mutants: Mutant) -> str:
     file = tmp_path / "source"
-    file.write_text(GO if language == "Go" else C, encoding="utf-8")
+    file.write_text(SOURCES[language], encoding="utf-8")
     return "".join(plant(language, [Planting(1, [file], mutants)]).values())
 
 
@@ -66,6 +83,14 @@ def test_a_mutant_is_found_whatever_its_formatting(tmp_path: Path) -> None:
     assert 'void k(void) {\nif (mmsb__mutant == 2) { h(2, "h("); \nreturn;\n}\n h(1, "h("); }' in text
 
 
+def test_a_mutant_in_python(tmp_path: Path) -> None:
+    text = apply(tmp_path, "Python", Mutant("one", "", "f", "x//2==1", "x"), Mutant("two", "", "A.g", '"}"', "0"))
+    switch = 'if __import__("os").environ.get("MMSB_MUTANT") == '
+    assert f'"""Says {{ \'."""\n    # {{ in a comment\n    {switch}"1":\n        if x:  # "\n            return x\n\n' in text
+    assert f'    def g(self):\n        {switch}"2":\n            yield 0\n            return\n        yield "}}"\n' in text
+    compile(text, "copy", "exec")
+
+
 @pytest.mark.parametrize(
     ("language", "function", "find", "complaint"),
     [
@@ -76,9 +101,15 @@ def test_a_mutant_is_found_whatever_its_formatting(tmp_path: Path) -> None:
         ("Go", "B.f", "b.y()", "lost: B.f in .* has 0 times"),
         ("Go", "g", "xs", "lost: g in .* has 2 times"),
         ("C", "k", "", "lost: k in .* has [0-9]+ times"),
+        ("Python", "A.f", "...", "lost: one function A.f is wanted, there are: none"),
+        ("Python", "f", "in a comment", "lost: f in .* has 0 times"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, language: str, function: str, find: str, complaint: str) -> None:
-    fits = Mutant("fits", "", "g" if language == "Go" else "k", "len" if language == "Go" else "1", "")
+    fits = {
+        "Go": Mutant("fits", "", "g", "len", ""),
+        "C": Mutant("fits", "", "k", "1", ""),
+        "Python": Mutant("fits", "", "g", '"}"', ""),
+    }
     with pytest.raises(MisfitError, match=complaint):
-        apply(tmp_path, language, fits, Mutant("lost", "", function, find, ""))
+        apply(tmp_path, language, fits[language], Mutant("lost", "", function, find, ""))

@@ -7,13 +7,16 @@ from mutation import Mutant
 from subject import Go
 
 TWICE = "^TestAPageTwiceUnderANewerFile$"
+ADOPTED = "^TestALoadGoesIntoAdoptedMemory$"
+FAILING = "^TestADiskThatFailsBehindTheVerification$"
+CANCELLED = "^TestACancelledLoadInPlaceFillsAllOrNothing$"
 
 LOADS = Go(
     name="loads",
-    folders=("core/persist", "core/snapshot"),
+    folders=("core/page", "core/persist", "core/residency", "core/snapshot"),
     package="core/persist",
     mode="^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",
-    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$", TWICE),
+    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$", TWICE, f"{ADOPTED}|{FAILING}|{CANCELLED}"),
     mutants=(
         Mutant(
             "twice-below",
@@ -71,6 +74,39 @@ LOADS = Go(
             "loadInto",
             "source.memory != nil",
             "false",
+        ),
+        # In place, into adopted memory.
+        Mutant(
+            "adopted-page-waits-on",
+            "a page whose bytes came into adopted memory still waits in the file",
+            "HandOver",
+            "staged.waiting.take(staged.Index).Done()",
+            "",
+            mode=ADOPTED,
+        ),
+        Mutant(
+            "half-filled-memory",
+            "adopted memory that did not get all of its bytes stays the page's",
+            "readIntoAdopted",
+            "m.adopted = 0",
+            "",
+            mode=FAILING,
+        ),
+        Mutant(
+            "unfilled-memory-untold",
+            "nobody says that adopted memory did not get its bytes",
+            "readIntoAdopted",
+            "s.Unfilled = *err",
+            "",
+            mode=FAILING,
+        ),
+        Mutant(
+            "cancelled-half-way",
+            "a load that is cancelled while adopted memory is filled leaves the rest",
+            "loader.run",
+            "l.unasked.Store(l.o.InPlace)",
+            "l.unasked.Store(false)",
+            mode=CANCELLED,
         ),
     ),
 )

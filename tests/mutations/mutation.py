@@ -14,8 +14,10 @@ where the environment's MMSB_MUTANT has the mutant's number:
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from pathlib import Path
 class Mutant:
     name: str
     bug: str  # in one sentence
-    function: str  # NAME, or TYPE.NAME for a Go method
+    function: str  # NAME, or TYPE.NAME for a method of Go or Python
     find: str  # is in the function's body once
     replace: str
     mode: str = ""  # which of the subject's tests must catch it, where not all are to look
@@ -46,19 +48,20 @@ class Token:
 class Function:
     name: str
     file: Path
-    body: Sequence[Token]  # between the braces
-    start: int  # of the text between the braces
+    body: Sequence[Token]  # between the braces; in Python the lines behind what documents it
+    start: int  # of that text
     end: int
     returns_nothing: bool
 
 
 SPACE = r"\s+|\\\n|//[^\n]*|/\*.*?\*/"
 TOKEN = re.compile(rf"(?:{SPACE})|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`[^`]*`|\w+|.)", re.DOTALL)
+OF_PYTHON = re.compile(r"(?:\s+|\\\n|#[^\n]*)|(\"\"\".*?\"\"\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|\w+|.)", re.DOTALL)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
 
 
-def tokens(text: str) -> list[Token]:
-    return [Token(match[1], *match.span(1)) for match in TOKEN.finditer(text) if match[1]]
+def tokens(text: str, pattern: re.Pattern[str] = TOKEN) -> list[Token]:
+    return [Token(match[1], *match.span(1)) for match in pattern.finditer(text) if match[1]]
 
 
 def closing(code: Sequence[Token], at: int) -> int:
@@ -132,12 +135,48 @@ def behind_attributes(code: Sequence[Token], name: int) -> int:
     return at
 
 
-def tokens_between(text: str, start: int, end: int) -> list[Token]:
-    return [Token(token.text, token.start + start, token.end + start) for token in tokens(text[start:end])]
+def python_functions(text: str, file: Path) -> Iterator[Function]:
+    """Those of a module and its classes, whose bodies begin on a line of their own."""
+    lines = [0]  # where each begins
+    for line in text.split("\n"):
+        lines.append(lines[-1] + len(line) + 1)
+    for top in ast.parse(text).body:
+        for node in top.body if isinstance(top, ast.ClassDef) else [top]:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            body = node.body[1:] if len(node.body) > 1 and ast.get_docstring(node) is not None else node.body
+            if body[0].lineno > node.lineno:
+                name = f"{top.name}.{node.name}" if isinstance(top, ast.ClassDef) else node.name
+                start, end = lines[body[0].lineno - 1], lines[body[-1].end_lineno or 0]
+                yield Function(name, file, tokens_between(text, start, end, OF_PYTHON), start, end, False)
 
 
-FUNCTIONS = {"Go": go_functions, "C": c_functions}
-SWITCH = {"Go": ("if mmsbMutant == {} {{", "return\n"), "C": ("if (mmsb__mutant == {}) {{", "return;\n")}
+def tokens_between(text: str, start: int, end: int, pattern: re.Pattern[str] = TOKEN) -> list[Token]:
+    return [Token(token.text, token.start + start, token.end + start) for token in tokens(text[start:end], pattern)]
+
+
+def braced(switch: str, leave: str) -> Callable[[int, str, Function], str]:
+    """A body that runs where the environment has its number."""
+
+    def wrap(number: int, body: str, function: Function) -> str:
+        return f"\n{switch.format(number)}{body}\n{leave if function.returns_nothing else ''}}}\n"
+
+    return wrap
+
+
+def indented(number: int, body: str, _: Function) -> str:
+    """The same in Python."""
+    margin = body[: len(body) - len(body.lstrip(" "))]
+    switch = f'{margin}if __import__("os").environ.get("MMSB_MUTANT") == "{number}":\n'
+    return f"{switch}{textwrap.indent(body, '    ')}{margin}    return\n"
+
+
+FUNCTIONS = {"Go": go_functions, "C": c_functions, "Python": python_functions}
+WRAP = {
+    "Go": braced("if mmsbMutant == {} {{", "return\n"),
+    "C": braced("if (mmsb__mutant == {}) {{", "return;\n"),
+    "Python": indented,
+}
 
 
 def place(mutant: Mutant, functions: Sequence[Function]) -> Function:
@@ -151,10 +190,10 @@ def place(mutant: Mutant, functions: Sequence[Function]) -> Function:
     return named[0]
 
 
-def mutated(mutant: Mutant, function: Function, text: str) -> str:
+def mutated(mutant: Mutant, function: Function, text: str, pattern: re.Pattern[str]) -> str:
     """A function's body with the bug."""
     code = [token.text for token in function.body]
-    wanted = [token.text for token in tokens(mutant.find)]
+    wanted = [token.text for token in tokens(mutant.find, pattern)]
     found = [at for at in range(len(code) - len(wanted) + 1) if code[at : at + len(wanted)] == wanted]
     if len(found) != 1 or not wanted:
         where = f"{function.name} in {function.file}"
@@ -178,7 +217,7 @@ def plant(language: str, plantings: Sequence[Planting]) -> dict[Path, str]:
     """The changed files with all mutants. Raises MisfitError with a line for each that does not fit."""
     texts = {file: file.read_text(encoding="utf-8") for planting in plantings for file in planting.files}
     functions = {file: list(FUNCTIONS[language](text, file)) for file, text in texts.items()}
-    switch, leave = SWITCH[language]
+    pattern = OF_PYTHON if language == "Python" else TOKEN
     bodies: dict[Function, str] = {}
     problems = []
     for planting in plantings:
@@ -186,12 +225,11 @@ def plant(language: str, plantings: Sequence[Planting]) -> dict[Path, str]:
         for number, mutant in enumerate(planting.mutants, planting.first):
             try:
                 function = place(mutant, candidates)
-                body = mutated(mutant, function, texts[function.file])
+                body = mutated(mutant, function, texts[function.file], pattern)
             except MisfitError as problem:
                 problems.append(str(problem))
                 continue
-            end = leave if function.returns_nothing else ""
-            bodies[function] = bodies.get(function, "") + f"\n{switch.format(number)}{body}\n{end}}}\n"
+            bodies[function] = bodies.get(function, "") + WRAP[language](number, body, function)
     if problems:
         raise MisfitError("\n".join(problems))
     changed = {function.file: texts[function.file] for function in bodies}

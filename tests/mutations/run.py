@@ -55,14 +55,15 @@ from plugins import ADDRESSES, FOREIGN_STREAMS, LENT_BLOCKS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
+from states import STATES
 from stores import SEATS, STORES
-from subject import ROOT, C, Go, Plantings
+from subject import ROOT, Plantings, Subject
 from syncs import SYNCS
 from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
-SUBJECTS: list[Go | C] = [
+SUBJECTS: list[Subject] = [
     IDS,
     DEVICE_RUNTIME,
     SIMULATED_DEVICE,
@@ -130,6 +131,7 @@ SUBJECTS: list[Go | C] = [
     LIMITS,
     COMMANDS,
     PROPAGATION,
+    STATES,
 ]
 
 WORK = ROOT / "build/mutations"
@@ -140,8 +142,8 @@ SAYS_WHY = re.compile(r"not true: .*|--- FAIL: .*|panic: .*|fatal error: .*")
 class Tally:
     def __init__(self) -> None:
         self.passed = self.failed = 0
-        self.bugs = {"Go": 0, "C": 0}
-        self.caught = {"Go": 0, "C": 0}
+        self.bugs = dict.fromkeys(("Go", "C", "Python"), 0)
+        self.caught = dict.fromkeys(("Go", "C", "Python"), 0)
 
     def count(self, good: bool, fault: str) -> None:
         if good:
@@ -151,7 +153,7 @@ class Tally:
             print(f"FAILED: {fault}", flush=True)
 
 
-def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int, looking: bool = False) -> tuple[int, str]:
+def execute(subject: Subject, work: Path, number: int, mode: str, seed: int, looking: bool = False) -> tuple[int, str]:
     """The exit status and the output of a run with the build's mutant with a number; 0 is none."""
     command, folder = subject.command(work, mode, seed, looking)
     limit = subject.seconds if looking else max(subject.seconds, subject.patience)
@@ -163,7 +165,7 @@ def execute(subject: Go | C, work: Path, number: int, mode: str, seed: int, look
     return result.returncode, result.stdout
 
 
-def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
+def look_for(subject: Subject, work: Path, number: int, mode: str) -> str:
     """What caught a mutant, which is looked for until the subject's patience ends; nothing where it was not caught."""
     end, seed = time.monotonic() + subject.patience, 1
     while True:
@@ -178,10 +180,10 @@ def look_for(subject: Go | C, work: Path, number: int, mode: str) -> str:
 Chosen = list[tuple[int, Mutant]]  # with their numbers in the build
 
 
-def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bool) -> None:
+def run_build(subjects: list[Subject], names: set[str], tally: Tally, verbose: bool) -> None:
     """Builds what subjects share, and runs those that are named."""
     plantings: Plantings = {}
-    chosen: list[tuple[Go | C, Chosen]] = []
+    chosen: list[tuple[Subject, Chosen]] = []
     first = 1
     for subject in subjects:
         plantings.setdefault(subject.language, []).append(Planting(first, subject.files(), subject.mutants))
@@ -206,7 +208,7 @@ def run_build(subjects: list[Go | C], names: set[str], tally: Tally, verbose: bo
         run_subject(subject, work, wanted, ran, tally, verbose)
 
 
-def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str, str]], tally: Tally, verbose: bool) -> None:
+def run_subject(subject: Subject, work: Path, chosen: Chosen, ran: set[tuple[str, str]], tally: Tally, verbose: bool) -> None:
     """Runs without a bug, but not what a subject that shares the build ran before, and with each."""
     start = time.monotonic()
     sound = [(0, f"no bug, mode {mode}", mode) for mode in subject.sound if (subject.package, mode) not in ran]
@@ -228,7 +230,7 @@ def run_subject(subject: Go | C, work: Path, chosen: Chosen, ran: set[tuple[str,
     print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def share_of(subjects: list[Go | C]) -> list[Go | C]:
+def share_of(subjects: list[Subject]) -> list[Subject]:
     """Every tenth subject, as tools/share.py chooses."""
     lists = [["/", *(subject.name for subject in subjects[first::10])] for first in range(10)]
     command = [sys.executable, str(ROOT / "tools/share.py"), *(word for words in lists for word in words)]

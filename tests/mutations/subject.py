@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Union
 
 from mutation import Mutant, Planting, plant
 
@@ -193,3 +194,40 @@ class C:
 
     def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
         return [str(work / "test"), mode, str(seed)], ROOT
+
+
+@dataclass(frozen=True)
+class Python:
+    """Tests of the Python package with a copy of its modules, which need build/libmmsb.so and build/venv. A mode is tests that
+    pytest runs."""
+
+    name: str
+    modules: Sequence[str]  # where the functions are
+    mutants: Sequence[Mutant]
+    mode: str
+    sound: Sequence[str]  # modes that must pass without a bug
+    seconds: int = 300  # of one run
+    patience: int = 60  # for how many seconds a bug is looked for
+    environment: dict[str, str] = field(default_factory=dict)
+    package = ""
+    language = "Python"
+    shares = "python"
+
+    def files(self) -> list[Path]:
+        return [ROOT / "bindings/python/src" / module for module in self.modules]
+
+    def build(self, work: Path, plantings: Plantings, chosen: Sequence[Python]) -> None:
+        source = ROOT / "bindings/python/src"
+        shutil.copytree(source, work / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for file, text in plant(self.language, plantings[self.language]).items():
+            (work / "src" / file.relative_to(source)).write_text(text, encoding="utf-8")
+
+    def command(self, work: Path, mode: str, seed: int, looking: bool) -> tuple[list[str], Path]:
+        """Asserts are plain: the difference of two large trees takes minutes to print."""
+        copy = [f"PYTHONPATH={work / 'src'}", f"MMSB_LIBRARY={ROOT / 'build/libmmsb.so'}", "PYTHONDONTWRITEBYTECODE=1"]
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "pythonpath=", "--assert=plain", "--tb=line"]
+        tests = ROOT / "bindings/python"
+        return ["env", *copy, str(ROOT / "build/venv/bin/python"), "-m", "pytest", *options, *mode.split()], tests
+
+
+Subject = Union[Go, C, Python]

@@ -222,5 +222,9 @@ def test_state_takes_arrays_on_a_device() -> None:
     assert said == "ok      interfaces_are_filled\nok      numba_and_pages\n2 passed, 0 failed\n"
 
 
+def test_state_of_arrays_on_a_gpu() -> None:
+    assert run(str(ROOT / "tests/peers/arrays_on_gpu.py")) == "ok\n"
+
+
 def test_state_of_tensors_on_a_gpu() -> None:
     assert run(str(ROOT / "tests/peers/tensors_on_gpu.py")) == "ok\n"

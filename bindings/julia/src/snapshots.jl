@@ -276,7 +276,8 @@ list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64))
 
 Sets the state to that of a snapshot, or throws and changes nothing. `Page` objects of replaced pages are stale afterwards. With
 `ids`, which may be pages, only these are replaced or added. `lazy`: the bytes of large pages are read when a call first needs
-them. `in_place`: needs no memory for both states; everything is verified first, and read when the replaced pages have ended.
+them. `in_place`: needs no memory for both states; everything is verified first, and read when the replaced pages have ended,
+into adopted memory straight from the file.
 `journal`: folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply.
 `until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
 record that moves that page's epoch beyond this one ends the replay. `to_host`: pages that the snapshot has on devices, or in

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import mmsb
@@ -34,12 +34,23 @@ def live_objects() -> dict[str, int]:
 
 # What has leaked stays: the tests after it do not wait for it again.
 leaked: list[dict[str, int]] = []
+failed: set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        failed.add(item.nodeid)
+    return report
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind() -> Iterator[None]:
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     before = live_objects()
     yield
+    if request.node.nodeid in failed:  # its exception keeps the frames, and what they have
+        return
     # Work whose ticket was dropped may take a while to end.
     end = time.monotonic() + (0 if leaked else PATIENCE)
     while (left := live_objects()) != before and time.monotonic() < end:

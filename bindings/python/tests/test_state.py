@@ -220,6 +220,13 @@ def test_one_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
     overlapping = {"encoder": tied, "decoder": tied, "turned": tied.T, "part": tied[10:20], "list": [tied[5:15]]}
     state.load_into(tmp_path / "a", overlapping)
     same(overlapping, tree)
+    pair = [tied, 3]
+    round_trip(tmp_path / "b", {"one": pair, "inside": {"two": pair}})
+    # What the file has of a part comes behind what it has of the whole.
+    state.save(tmp_path / "c", {"part": np.ones(100), "whole": np.zeros(1 << 20)})
+    whole = np.full(1 << 20, 2.0)
+    state.load_into(tmp_path / "c", {"part": whole[-100:], "whole": whole})
+    assert not whole[:-100].any() and whole[-100:].all()
 
 
 def test_types_that_numpy_does_not_have(tmp_path: Path, run_python: RunPython) -> None:
@@ -391,6 +398,50 @@ def test_damage_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(mmsb.CorruptError):
         state.load_into(tmp_path / "a", other)
     assert not other["a"].any() and not other["b"].any() and other["step"] == 0
+
+
+class ReplacesItsFile:
+    """What is asked for its state when the file's tree was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.weight = path, np.zeros(3)
+
+    def state_dict(self) -> dict[str, Any]:
+        os.replace(self.path.with_suffix(".new"), self.path)
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise AssertionError("it is not filled")
+
+
+def test_a_file_that_is_replaced_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    state.save(path.with_suffix(".new"), {"model": {"weight": np.full(3, 2.0)}, "step": 2})
+    state.save(path, {"model": {"weight": np.ones(3)}, "step": 1})
+    with pytest.raises(mmsb.MismatchError, match="a was replaced while it was read: load it again"):
+        state.load_into(path, {"model": ReplacesItsFile(path), "step": 0})
+
+
+def test_arrays_are_filled_without_memory_beside_them(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import numpy as np
+from mmsb import state
+
+def memory(name):
+    return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith(name))
+
+tree = {{f"layer{{i}}": np.full(4 << 20, i + 1.0) for i in range(8)}}
+state.save({str(tmp_path / "a")!r}, tree, durable=False)
+for array in tree.values():
+    array.fill(0)
+open("/proc/self/clear_refs", "w").write("5")
+before = memory("VmRSS")
+state.load_into({str(tmp_path / "a")!r}, tree)
+assert all((array == i + 1.0).all() for i, array in enumerate(tree.values()))
+assert memory("VmHWM") < before + 128, (memory("VmHWM"), before)
+"""
+    ended = run_python(program)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_what_never_changes_is_replaced(tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def test_a_save_with_a_base_compares(tmp_path: Path) -> None:
     state.save(tmp_path / "0", tree)
     tree["a"] = tree["a"].copy()
     tree["a"][[0, 77, 600_000, -1]] = -1
+    tree["a"][1000:3000] = -2  # several granules, one behind the other
     tree["c"], tree["d"], tree["step"] = np.ones(4), tree["a"], 2
     state.save(tmp_path / "1", tree, base=tmp_path / "0")
     assert os.path.getsize(tmp_path / "1") < os.path.getsize(tmp_path / "0") / 10

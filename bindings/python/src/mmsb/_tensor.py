@@ -558,8 +558,6 @@ def describe(source: Any) -> Described:
     """The memory of an object with __dlpack__, to read, and its type and shape."""
     capsule = _capsule_of(source, _TO_READ)
     lent = _lend_capsule(capsule, _TO_READ, private=True)
-    if lent.stream is not None:
-        raise UnsupportedError(f"the {type(source).__name__}'s {lent.length} bytes lie on a device: copy them to the host first")
     tensor, read_only = _tensor_of(capsule, is_versioned(capsule)), False
     if is_versioned(capsule):
         read_only = bool(_Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).flags & 1)

@@ -1038,8 +1038,9 @@ class Context(Closable):
 
         - ids: only these pages are replaced or added, all others stay
         - lazy: the bytes of large pages are read when a call first needs them
-        - in_place: needs no memory for both states; everything is verified first, and read when the replaced pages have ended. If
-          the disk fails behind that, the call raises, and pages that were not read wait in the file, as with lazy
+        - in_place: needs no memory for both states; everything is verified first, and read when the replaced pages have ended,
+          into adopted memory straight from the file. If the disk fails behind that, the call raises, and pages that were not read
+          wait in the file, as with lazy
         - to_host: pages that the snapshot has on devices, or in pinned or managed memory, come to the CPU
         - path: of the snapshot; None: the journal's folder alone gives the state
         - journal: folder of a journal; its records after the snapshot are applied
@@ -1378,6 +1379,16 @@ def page_over(memory: Lender, read_only: bool) -> Iterator[Page]:
             yield page
         finally:
             page.destroy()
+
+
+def can_adopt(memory: Lender) -> bool:
+    """Whether any context can adopt memory of a device: only one can where the device is simulated."""
+    if all(known() is None for known in tuple(_simulating.values())):
+        return True
+    with Context(simulate="off") as own, suppress(NoDeviceError, InvalidArgumentError):
+        own.adopt(memory, read_only=True).destroy()
+        return True
+    return False
 
 
 def _close(handle: int) -> MMSBError | None:

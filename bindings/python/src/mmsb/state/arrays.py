@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from .._convert import has_buffer
 from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .._lease import Holder, view_held
-from .._tensor import _NAMED, describe
-from ..context import page_over
+from .._tensor import _NAMED, CUDA, DEFAULT_STREAM, describe, read_interface
+from ..context import can_adopt, page_over
 from ..library import capabilities
 from ..ticket import nothing
 
@@ -191,12 +192,12 @@ def raw(layout: Layout) -> np.dtype[Any]:
 class Held(NamedTuple):
     """An array of a program.
 
-    memory: its bytes, one behind the other; where the array's do not lie so, or not in host memory, a copy. Of a PyTorch tensor
-    on a GPU it is the tensor of its bytes there. array: the program's, to write into; None if NumPy does not have its type.
+    memory: its bytes, one behind the other, on the host or a device; a copy where the array's do not lie so, or where no context
+    can adopt them. array: the program's, to write into; None if NumPy does not have its type, or if it is on a device.
     """
 
     layout: Layout
-    memory: Any
+    memory: Array | DeviceBytes
     array: Array | None
     writable: bool
     copied: bool
@@ -207,10 +208,10 @@ class Held(NamedTuple):
         """Writes the items of an array with this shape and type, whose memory is laid out in another way."""
         if not layout.nbytes:
             return
-        if not isinstance(self.memory, np.ndarray):
+        if isinstance(self.memory, DeviceBytes):
             host = np.empty(len(self.memory), np.uint8)
             self._replace(memory=host).fill(source, layout)
-            self.memory.copy_(importlib.import_module("torch").from_numpy(host))
+            self.memory.write(host)
             return
         kind = raw(layout)
         target = array_over(self.memory, self.layout, kind) if self.array is None else self.array.view(kind)
@@ -240,7 +241,7 @@ def hold(thing: Any) -> Held:
             return _of_tensor(thing)
         for get, put in _DEVICE_COPIES:
             if hasattr(thing, get) and hasattr(thing, put) and hasattr(thing, "__cuda_array_interface__"):
-                return _of_device(thing, getattr(thing, get), getattr(thing, put))
+                return _of_copies(thing, getattr(thing, get), getattr(thing, put))
         if hasattr(type(thing), "__array__") or hasattr(thing, "__array_interface__") or has_buffer(thing):
             try:
                 return _of_numpy(np.asarray(thing))
@@ -248,7 +249,7 @@ def hold(thing: Any) -> Held:
                 if not hasattr(thing, "__cuda_array_interface__"):
                     raise
         found = getattr(thing, "__cuda_array_interface__", None)
-        return _of_dlpack(thing) if found is None else _of_interface(_OnDevice(thing, found))
+        return _of_dlpack(thing) if found is None else _of_interface(thing, found)
     except MMSBError:
         raise
     except Exception as error:  # of a library that this one does not know
@@ -304,9 +305,8 @@ def _of_gpu(tensor: Any) -> Held | None:
     strides = dense(shape, item, sorted(range(len(shape)), key=lambda axis: -steps[axis]))
     if any(length > 1 and step != stride for length, step, stride in zip(shape, steps, strides)):
         return None
-    torch = importlib.import_module("torch")
-    torch.cuda.current_stream(tensor.device).synchronize()
-    memory = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+    importlib.import_module("torch").cuda.current_stream(tensor.device).synchronize()
+    memory = DeviceBytes(tensor.data_ptr(), tensor.numel() * item, tensor)
     return Held(Layout(name, shape, strides, item), memory, None, True, False)
 
 
@@ -319,8 +319,14 @@ def _reaches_gpus() -> bool:
 _DEVICE_COPIES = (("get", "set"), ("copy_to_host", "copy_to_device"))
 
 
-def _of_device(thing: Any, get: Callable[[], Any], put: Callable[[Array], object]) -> Held:
+def _of_copies(thing: Any, get: Callable[[], Any], put: Callable[[Array], object]) -> Held:
+    """An array that copies itself: where it lies, unless its items have gaps there, or no context could have its memory."""
     found = thing.__cuda_array_interface__
+    if _reaches_gpus():
+        with suppress(MMSBError):
+            held = _of_interface(thing, found)
+            if not held.copied:
+                return held
     copy = np.require(get(), requirements=("C", "W"))
     held = _of_numpy(copy)
     if held.layout.shape != tuple(found["shape"]):
@@ -328,32 +334,25 @@ def _of_device(thing: Any, get: Callable[[], Any], put: Callable[[Array], object
     return held._replace(array=None, writable=not found["data"][1], copied=True, put=partial(put, copy))
 
 
-class _OnDevice:
-    """An array on a device, as its interface was when it was asked for."""
-
-    def __init__(self, owner: object, found: dict[str, Any]) -> None:
-        self.owner = owner
-        self.__cuda_array_interface__ = found
-
-
-def _of_interface(source: _OnDevice) -> Held:
-    """Memory of a device that does not copy itself: a page over it does, behind what the interface's stream has queued."""
-    found = source.__cuda_array_interface__
+def _of_interface(thing: Any, found: dict[str, Any]) -> Held:
     shape, steps, read_only = tuple(found["shape"]), found.get("strides"), bool(found["data"][1])
     dtype = np.dtype(found["typestr"])
     name, item = type_name(dtype), dtype.itemsize
     if 0 in shape:
         return Held(Layout(name, shape, dense(shape, item), item), np.zeros(1, np.uint8), None, not read_only, True, nothing)
-    with page_over(source, read_only=True) as page:
-        memory = np.empty(page.size, np.uint8)
-        page.read_into(0, memory)
-    layout = layout_of(name, shape, dense(shape, item) if steps is None else steps, len(memory))
-    return Held(layout, memory, None, not read_only, True, put=partial(_write, source, memory))
+    said = read_interface(found, "__cuda_array_interface__", CUDA)
+    layout = layout_of(name, shape, dense(shape, item) if steps is None else steps, said.bytes)
+    return _of_bytes(layout, DeviceBytes(said.address, said.bytes, thing, read_only, said.stream))
 
 
-def _write(source: _OnDevice, memory: Array) -> None:
-    with page_over(source, read_only=False) as page:
-        page.write(0, memory)
+def _of_bytes(layout: Layout, memory: DeviceBytes) -> Held:
+    """An array on a device where it lies; a copy where its device is simulated, and so that of another context."""
+    if _reaches_gpus() and can_adopt(memory):
+        # An interface may name no stream where it is the default one, whose work may still run: Numba's does.
+        memory.stream = memory.stream or DEFAULT_STREAM
+        return Held(layout, memory, None, not memory.read_only, False)
+    host = on_host(memory)
+    return Held(layout, host, None, not memory.read_only, True, put=partial(memory.write, host))
 
 
 def _of_dlpack(source: Any) -> Held:
@@ -365,9 +364,12 @@ def _of_dlpack(source: Any) -> Held:
     layout = layout_of(found.item.name, shape, dense(shape, item) if steps is None else steps, size)
     if not layout.nbytes:
         return Held(layout, np.zeros(1, np.uint8), None, not found.read_only, True)
+    lent = found.lent
+    if lent.stream is not None:
+        return _of_bytes(layout, DeviceBytes(lent.address, lent.length, lent, found.read_only, lent.stream or None))
     holder = _Lender()
-    holder.lent = found.lent
-    memory = np.frombuffer(view_held(found.lent.address, found.lent.length, True, holder), np.uint8)
+    holder.lent = lent
+    memory = np.frombuffer(view_held(lent.address, lent.length, True, holder), np.uint8)
     return Held(layout, memory, None, not found.read_only, False)
 
 
@@ -378,16 +380,42 @@ class _Lender(Holder):
     lent: object
 
 
-def on_host(memory: Any) -> Array:
-    """The bytes of an array as NumPy's: of a tensor on a GPU a copy."""
-    return memory if isinstance(memory, np.ndarray) else cast("Array", memory.cpu().numpy())
+class DeviceBytes:
+    """The bytes of an array on a device. stream: the driver's, what it has queued comes before they are read or written."""
+
+    __slots__ = ("address", "length", "owner", "read_only", "stream")
+
+    def __init__(self, address: int, length: int, owner: object, read_only: bool = False, stream: int | None = None) -> None:
+        self.address, self.length, self.owner = address, length, owner
+        self.read_only, self.stream = read_only, stream
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (self.address, self.read_only)
+        return {"shape": (self.length,), "typestr": "|u1", "data": data, "stream": self.stream, "version": 3}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def write(self, host: Array) -> None:
+        """Gives it bytes of the host."""
+        with page_over(self, read_only=False) as page:
+            page.write(0, host)
 
 
-def address_of(memory: Any) -> int:
+def on_host(memory: Array | DeviceBytes) -> Array:
+    """The bytes of an array as NumPy's: of one on a device a copy."""
+    if isinstance(memory, np.ndarray):
+        return memory
+    host = np.empty(len(memory), np.uint8)
+    with page_over(memory, read_only=True) as page:
+        page.read_into(0, host)
+    return host
+
+
+def address_of(memory: Array | DeviceBytes) -> int:
     """The address of the first byte."""
-    if not isinstance(memory, np.ndarray):
-        return cast("int", memory.data_ptr())
-    return cast("int", memory.__array_interface__["data"][0])
+    return memory.address if isinstance(memory, DeviceBytes) else cast("int", memory.__array_interface__["data"][0])
 
 
 def check_size(length: int, layout: Layout, name: str) -> None:

@@ -47,9 +47,8 @@ def save(
       knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other in host memory, and PyTorch's tensors on a GPU, are written from there; others, as
-    those of other libraries on devices, are copied first. Two names of the same memory are saved once. UnsupportedError names all
-    values that cannot be saved: nothing is pickled.
+    Arrays whose items lie one behind the other, in host memory or on a GPU, are written from there; others are copied first. Two
+    names of the same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
 
@@ -147,8 +146,9 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     - timeout: seconds; then TimeoutError, and nothing has changed
 
     Nothing changes before all names, types and shapes fit (MismatchError has all that do not), all arrays can be written
-    (InvalidStateError has those that cannot) and all bytes are verified (CorruptError). Until then the bytes are in memory beside
-    the arrays.
+    (InvalidStateError has those that cannot) and the whole file is verified (CorruptError). Then the bytes are read again,
+    straight into the arrays: if a disk or a device fails, some arrays are filled, some may have a part, and the error begins
+    "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory for their bytes meanwhile.
     """
     with Context() as context:
         return _fill(TreePages(context), path, tree, strict, timeout)
@@ -258,12 +258,17 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     direct = _direct(stored, wanted, held)
     context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
     context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
-    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), to_host=True, timeout=timeout)
+    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), in_place=True, to_host=True, timeout=timeout)
     _check_tree(context, stored)
     for name, leaf in wanted.items():
-        if leaf.page not in direct or direct[leaf.page][0] != name:
-            with context.page(leaf.page).pin() as memory:
-                held[name].fill(memory, stored.layout(leaf))
+        if leaf.page in direct and key_of(name, held[name]) == key_of(*direct[leaf.page]):
+            continue
+        page = context.page(leaf.page)
+        if page.location == "gpu":
+            held[name].fill(page.read(), stored.layout(leaf))
+            continue
+        with page.pin() as memory:
+            held[name].fill(memory, stored.layout(leaf))
     tree = trees.fill(tree, {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)})
     pages.took(direct, stored)
     return tree

@@ -17,7 +17,7 @@ from ..context import Context
 from ..page import PageArray
 from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from . import tree as trees
-from .arrays import Array, Held, Layout, address_of, array_over, layout_of, raw, type_of
+from .arrays import Array, DeviceBytes, Held, Layout, address_of, array_over, layout_of, raw, type_of
 from .tree import Parts, Pointer
 
 #: Version of the schema.
@@ -90,12 +90,13 @@ class TreePages:
         bound = self._adopted({key: held for key, held in held_by.items() if key not in self._bound}, wanted)
         gone = [entry.id for key, entry in self._bound.items() if key not in wanted]
         self.context.destroy_pages(self.context.lookup_many(gone))
+        self._wait(held_by)
         for key, entry in self._bound.items():
             if key not in wanted:
                 continue
-            held = held_by[key]
-            if entry.memory is not held.memory and held.copied and not np.array_equal(entry.memory, held.memory):
-                entry.memory[...] = held.memory
+            memory: Any = held_by[key].memory
+            if held_by[key].copied and entry.memory is not memory and not np.array_equal(entry.memory, memory):
+                entry.memory[...] = memory
             if entry.names != wanted[key]:
                 self.context.page(entry.id).metadata.import_blob(_described(wanted[key], key[1]))
             bound[key] = entry._replace(names=wanted[key])
@@ -138,6 +139,19 @@ class TreePages:
             raise
         self._next += len(fresh)
         return {key: _Bound(ids[key], held.memory, names[key]) for key, held in fresh.items()}
+
+    def _wait(self, held_by: Mapping[Key, Held]) -> None:
+        """Waits for what the streams of arrays that have pages on devices have queued: the pages do not know of it."""
+        queues: dict[int, set[int]] = {}
+        for key, entry in self._bound.items():
+            memory = held_by[key].memory if key in held_by else None
+            if isinstance(memory, DeviceBytes) and memory.stream is not None:
+                queues.setdefault(self.context.page(entry.id).device, set()).add(memory.stream)
+        for device, streams in queues.items():
+            with self.context.runtime(device).stream() as own:
+                for stream in streams:
+                    own.after(stream)
+                own.wait()
 
     def _write(self, text: bytes) -> None:
         if text == self._text:

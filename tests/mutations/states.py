@@ -1,0 +1,187 @@
+"""Bugs in mmsb.state: in what an array is, how a tree is named, which pages it has, and what a load fills. The tests of the
+Python package must show each."""
+
+from mutation import Mutant
+from subject import Python
+
+LOADS = "tests/test_state.py"
+TRACKED = "tests/test_state_tracking.py"
+ON_DEVICES = "tests/test_state_devices.py"
+LIES = f"{LOADS}::test_metadata_that_lies"
+FILLED = f"{LOADS}::test_a_tree_is_filled"
+SHARED = f"{LOADS}::test_one_memory_is_saved_once_and_shared_again"
+NAMED = f"{LOADS}::test_what_cannot_be_saved_is_named_at_once"
+REFUSED = f"{LOADS}::test_all_that_does_not_fit_is_named_and_nothing_changes"
+
+STATES = Python(
+    name="states",
+    modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "tree", "pages", "checkpoint")),
+    mode=LOADS,
+    sound=(LOADS, TRACKED, ON_DEVICES),
+    mutants=(
+        # Arrays.
+        Mutant(
+            "gaps-in-a-file",
+            "strides of a file that leave gaps or overlap are believed",
+            "layout_of",
+            "if any(strides[axis] != wanted[axis] for axis in range(len(shape)) if shape[axis] > 1):",
+            "if False:",
+            mode=LIES,
+        ),
+        Mutant(
+            "read-only-arrays",
+            "an array that is read-only counts as one to write into",
+            "_of_numpy",
+            "writable = flags.writeable",
+            "writable = True",
+            mode=REFUSED,
+        ),
+        Mutant(
+            "other-order",
+            "what a file has in another order of the dimensions is filled as if it had the array's",
+            "Held.fill",
+            "array_over(source, layout, kind)",
+            "array_over(source, self.layout, kind)",
+            mode=FILLED,
+        ),
+        Mutant(
+            "device-not-filled",
+            "the copy of an array on a device is filled, and the array is not",
+            "Held.fill",
+            "self.put()",
+            "pass",
+            mode=ON_DEVICES,
+        ),
+        Mutant(
+            "shape-of-the-copy",
+            "a copy of another shape than the array's is saved as the array",
+            "_of_copies",
+            'held.layout.shape != tuple(found["shape"])',
+            "False",
+            mode=ON_DEVICES,
+        ),
+        # Trees.
+        Mutant(
+            "int-or-text",
+            "the keys 0 and '0' have one name",
+            "segment",
+            '"~s" + text if',
+            "text if",
+            mode=f"{LOADS}::test_no_two_keys_have_the_same_name",
+        ),
+        Mutant(
+            "endless-trees",
+            "a tree that contains itself is walked",
+            "_Walk.node",
+            "if id(thing) in self._above:",
+            "if False:",
+            mode=NAMED,
+        ),
+        Mutant(
+            "ends-above",
+            "what is in a tree twice, beside itself, counts as being in itself",
+            "_Walk.node",
+            "self._above.pop()",
+            "pass",
+            mode=SHARED,
+        ),
+        Mutant(
+            "doubled-keys",
+            "a document with a key twice is read",
+            "_tree",
+            "len(found) != len(value)",
+            "False",
+            mode=f"{LOADS}::test_documents_that_lie",
+        ),
+        Mutant(
+            "frozen-is-changed",
+            "a frozen dataclass gets its scalars in place",
+            "_fill_record",
+            "copy.copy(thing) if frozen and changes else thing",
+            "thing",
+            mode=f"{LOADS}::test_what_never_changes_is_replaced",
+        ),
+        # Pages.
+        Mutant(
+            "renamed-arrays",
+            "an array that has moved in the tree keeps its old names in its page",
+            "TreePages.bind",
+            "if entry.names != wanted[key]:",
+            "if False:",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "copies-are-not-renewed",
+            "a tracked array with gaps is saved as it was first",
+            "TreePages.bind",
+            "entry.memory[...] = memory",
+            "pass",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "arrays-by-name",
+            "a tracker knows arrays by their names, not by their memory",
+            "key_of",
+            "name if held.copied else address_of(held.memory)",
+            "name",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "ids-come-again",
+            "after a load an array that is new gets the id of a page that is there",
+            "TreePages.took",
+            "max(TREE_ID, *ids) + 1",
+            "TREE_ID + 1",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "names-of-others",
+            "a page whose metadata have another array's name is taken for the array",
+            "StoredTree._layout",
+            "if name.encode() not in (value for key, value in metadata.items() if key.startswith(NAME_KEY)):",
+            "if False:",
+            mode=LIES,
+        ),
+        # Saves and loads.
+        Mutant(
+            "last-granule",
+            "a save with a base leaves the last granule of a run of changes out",
+            "_write_changes",
+            "(int(run[-1]) + 1) * _GRANULE",
+            "max(int(run[-1]), int(run[0]) + 1) * _GRANULE",
+            mode=f"{TRACKED}::test_a_save_with_a_base_compares",
+        ),
+        Mutant(
+            "another-file",
+            "a file that was replaced while it was read goes unnoticed",
+            "_check_tree",
+            "context.page(TREE_ID).read() != stored.text",
+            "False",
+            mode=f"{LOADS}::test_a_file_that_is_replaced_meanwhile",
+        ),
+        Mutant(
+            "overlapping-arrays",
+            "arrays that overlap are both loaded into",
+            "_direct",
+            "start >= end and",
+            "",
+            mode=SHARED,
+        ),
+        Mutant(
+            "second-array-of-a-page",
+            "of two arrays that the file has as one, only one is filled",
+            "_fill",
+            "and key_of(name, held[name]) == key_of(*direct[leaf.page])",
+            "",
+            mode=SHARED,
+        ),
+        Mutant(
+            "fills-before-it-looks",
+            "arrays are filled though some cannot be written",
+            "_fill",
+            "if fixed:",
+            "if False:",
+            mode=REFUSED,
+        ),
+    ),
+)
