@@ -136,7 +136,7 @@ static mmsb_status_t check_write(void *argument, size_t i, mmsb__record_t *recor
     if (state & MMSB__READ_ONLY)
         return mmsb__page_read_only_fail(range->page);
     mmsb_status_t status = check_range((void *)(uintptr_t)work->ranges, i, record, state);
-    if (MMSB__LIKELY(status == MMSB_OK && !(mmsb__state_held(record) & MMSB__NONRESIDENT)))
+    if (MMSB__LIKELY(status == MMSB_OK && mmsb__addressed(mmsb__state_held(record))))
         mmsb__blocks_add(&work->changes, mmsb__record_bytes(record) + range->offset, range->length);
     return status;
 }

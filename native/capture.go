@@ -245,6 +245,11 @@ func KeepPreimage(index uint32, state uint64) (code int32) {
 	return int32(C.mmsb__preimage_keep_page(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)))
 }
 
+// KeepForSave is KeepPreimage for what is being saved, and not for the thread's group.
+func KeepForSave(index uint32, state uint64) (code int32) {
+	return int32(C.mmsb__preimage_keep_saved(C.mmsb__record_at(C.uint32_t(index)), C.uint64_t(state)))
+}
+
 // WaitForCapture waits until the capture has gone on with the page.
 func WaitForCapture(index uint32) { C.mmsb__capture_wait(C.uint32_t(index)) }
 

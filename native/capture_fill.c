@@ -271,7 +271,7 @@ mmsb__fill_t mmsb__capture_fill(mmsb__capture_t *capture, mmsb__segment_t *segme
 
 /* 1: writing sections may change the locked page, and the capture does not have it yet. */
 static int to_keep(uint32_t index, const mmsb__record_t *record, uint64_t state) {
-    const int absent = (state & MMSB__NONRESIDENT) && !mmsb__on_device(state); /* has no address without a pin */
+    const int absent = !mmsb__addressed(state) && !mmsb__on_device(state); /* has no address without a pin */
     return mmsb__exposed(record) == MMSB__EXPOSED_FOR_GOOD && !(state & MMSB__READ_ONLY) && !absent &&
            !mmsb__capture_needs_nothing(mmsb__capture_state_of(index));
 }

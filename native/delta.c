@@ -391,7 +391,7 @@ mmsb_status_t mmsb__delta_apply(mmsb__change_t *change, const mmsb_delta_t *delt
 
 /* Whether the page that a valid delta changes has something of the delta. */
 static inline int meets_page(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
-    if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT))
+    if (MMSB__UNLIKELY(!mmsb__addressed(state)))
         return 0;
     return mmsb__page_has_delta_quickly(mmsb__record_bytes(record), record->size, delta);
 }

@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
             return status;
         plan->target = (mmsb__target_t){record, state, NULL, NULL};
         mmsb__blocks_add_delta(&work->reads, delta);
-        if (!(mmsb__state_held(record) & MMSB__NONRESIDENT))
+        if (mmsb__addressed(mmsb__state_held(record)))
             mmsb__blocks_add(&work->changes, mmsb__record_bytes(record), record->size);
     }
     work->chosen_epochs |= delta->epoch != 0;
@@ -191,7 +191,7 @@ static mmsb_status_t check_item(void *argument, size_t i, mmsb__record_t *record
     work->chosen_epochs |= work->deltas[i].epoch != 0;
     if (status == MMSB_OK)
         mmsb__blocks_add_delta(&work->reads, &work->deltas[i]);
-    if (!(mmsb__state_held(record) & MMSB__NONRESIDENT))
+    if (mmsb__addressed(mmsb__state_held(record)))
         mmsb__blocks_add(&work->changes, mmsb__record_bytes(record), record->size);
     return status == MMSB_OK ? mmsb__delta_check_epoch(work->pages[i], work->deltas[i].epoch, record->epoch) : status;
 }
@@ -201,7 +201,7 @@ static int item_meets(const struct_work_t *work, size_t i, const void *array, ui
     const mmsb__target_t *target = &work->plans[i].target;
     if (target->bytes)
         return mmsb__meets(target->bytes, work->plans[i].length_and_bit >> 6, array, bytes);
-    return !(mmsb__state_held(target->record) & MMSB__NONRESIDENT) &&
+    return mmsb__addressed(mmsb__state_held(target->record)) &&
            mmsb__meets(mmsb__record_bytes(target->record), target->record->size, array, bytes);
 }
 

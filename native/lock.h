@@ -73,7 +73,7 @@ static inline void mmsb__page_unlock_record(mmsb__record_t *record, uint64_t sta
 
 /* The same after the caller asked for the bytes: evicts those that were made resident for this call only. */
 static inline void mmsb__page_unlock(mmsb__record_t *record, uint64_t state) {
-    if (MMSB__UNLIKELY(state & MMSB__NONRESIDENT) && record->locator != 0)
+    if (MMSB__UNLIKELY(!mmsb__addressed(state)) && record->locator != 0)
         mmsb__upcalls.evict(mmsb__record_index(record));
     mmsb__page_unlock_record(record, state);
 }

@@ -33,7 +33,7 @@ void *mmsb__page_address_slow(uint64_t page) {
     if (mmsb__on_device(state)) {
         if (mmsb__device_address(record, &state, &address) == MMSB_OK)
             __atomic_store_n(&record->exposed, MMSB__EXPOSED_FOR_GOOD, __ATOMIC_RELAXED);
-    } else if (!(state & MMSB__NONRESIDENT) || mmsb__record_pinned(record)) {
+    } else if (mmsb__addressed(state) || mmsb__record_pinned(record)) {
         address = mmsb__record_expose(record);
     } else {
         mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx is on disk and not pinned: it has no address", (unsigned long long)page);

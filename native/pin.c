@@ -43,7 +43,9 @@ static mmsb_status_t pin(uint64_t page, int32_t mode, int apart, void **address)
     mmsb__record_t *record;
     uint64_t state;
     for (;;) {
-        mmsb_status_t status = mmsb__page_lock_bytes(page, &record, &state);
+        /* Work on a device that is to use the page needs no bytes on the host, and is not to wait for them. */
+        const int stays = apart && mmsb__has_block(mmsb__state_load(mmsb__record_of(page)));
+        mmsb_status_t status = stays ? mmsb__page_lock(page, &record, &state) : mmsb__page_lock_bytes(page, &record, &state);
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         if (!must_wait(record, state, mode))

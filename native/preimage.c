@@ -362,6 +362,11 @@ int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t
     return 0;
 }
 
+mmsb_status_t mmsb__preimage_keep_saved(mmsb__record_t *record, uint64_t state) {
+    return __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0 && keep_for_capture(record, state, 0, UINT64_MAX) ? MMSB__AGAIN
+                                                                                                                : MMSB_OK;
+}
+
 mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {
     const int grouped = __atomic_load_n(&mmsb__groups_open, __ATOMIC_RELAXED) != 0;
     const uint32_t context = mmsb__record_context(mmsb__record_index(record));

@@ -31,6 +31,8 @@ static inline mmsb_status_t mmsb__preimage_keep(mmsb__record_t *record, uint64_t
 static inline mmsb_status_t mmsb__preimage_keep_page(mmsb__record_t *record, uint64_t state) {
     return mmsb__preimage_keep(record, state, 0, UINT64_MAX);
 }
+/* Call before the page's bytes are read in another way: MMSB_OK, where the capture has all of them, or MMSB__AGAIN. */
+mmsb_status_t mmsb__preimage_keep_saved(mmsb__record_t *record, uint64_t state);
 /* Call before a raw writer may change these bytes: keeps them where the capture waits for raw writers. */
 int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length);
 /* Waits until another try makes sense. The caller holds no locks. */

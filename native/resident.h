@@ -22,6 +22,17 @@ static inline int mmsb__on_device(uint64_t state) {
     return (state & MMSB__NONRESIDENT) && MMSB__STATE_LOCATION(state) == MMSB_LOCATION_GPU;
 }
 
+/* Whether the bytes of a locked page lie in memory that a device and the host reach, and work of the program's on the device may
+ * use them: once they are made resident, they have their address for as long as the page is locked. */
+static inline int mmsb__has_block(uint64_t state) {
+    return (state & MMSB__NONRESIDENT) && MMSB__STATE_CLASS(state) == MMSB__CLASS_DEVICE;
+}
+
+/* Whether the bytes of a locked page have an address of the host that stays. */
+static inline int mmsb__addressed(uint64_t state) {
+    return !(state & MMSB__NONRESIDENT) || mmsb__has_block(state);
+}
+
 /* Whether the bytes of a locked page lie in the context's file and have no address: disk.h. Not if a pin has mapped them, or if
  * they wait in a snapshot. */
 static inline int mmsb__on_disk(const mmsb__record_t *record, uint64_t state) {

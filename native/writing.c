@@ -75,8 +75,9 @@ int mmsb__writing_waits(mmsb__record_t *record, uint64_t state) {
         return 0;
     case MMSB__WRITING_STOPPED:
         return 1;
-    default:
-        return mmsb__preimage_keep_written(record, state, 0, mmsb__on_device(state) ? UINT64_MAX : record->size);
+    default:;
+        const int apart = mmsb__on_device(state) || mmsb__has_block(state); /* where nobody reads them meanwhile */
+        return mmsb__preimage_keep_written(record, state, 0, apart ? UINT64_MAX : record->size);
     }
 }
 

@@ -305,15 +305,15 @@ type Pinned struct {
 	End func()
 }
 
-// PinBlock pins a page and says where work has its bytes, which are the newest: where the page lies on a device, or, for work
-// that only reads, in its replica on the device that number says (none: ok is false). Errors: those of pins; Unsupported (the
-// page is not on a device, and has no such replica).
+// PinBlock pins a page and says where work has its bytes, which are the newest: where a device reaches the page, or, for work
+// that only reads, in its replica on the device that number says (none: ok is false). Errors: those of pins; Unsupported (no
+// device reaches the page, and it has no such replica).
 func PinBlock(page uint64, write bool, number func(of residency.Devices) (device int32, ok bool)) (pinned Pinned, err error) {
 	if code := native.Pin(page, write); code != 0 {
 		return Pinned{}, lasterror.Load(code)
 	}
 	pinned.End = func() { native.Unpin(page, write) }
-	err = Read(page, func(p *Page) (err error) {
+	err = withBlock(page, func(p *Page) (err error) {
 		pinned.Of = p.Devices()
 		if device, ok := number(pinned.Of); ok { // of a page that is pinned to write there is no replica
 			if memory, shared := p.ShareReplica(device); shared {
@@ -344,14 +344,32 @@ func DropReplica(page uint64, device int32) error {
 	return Read(page, func(p *Page) error { return p.Page.DropReplica(device) })
 }
 
-// BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (the page is not on a device).
+// BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (no device reaches the page).
 func BlockOf(page uint64) (block uint64, err error) {
-	err = Read(page, func(p *Page) (err error) {
+	err = withBlock(page, func(p *Page) (err error) {
 		memory, err := p.Block(false)
 		block = memory.Block
 		return err
 	})
 	return block, err
+}
+
+// withBlock runs a call on a locked page that asks for its block. Of a page that gets one what is being saved has all bytes
+// before: it is read in another way from then on.
+func withBlock(page uint64, call func(p *Page) error) error {
+	for {
+		p, err := lock(page)
+		if err != nil {
+			return err
+		}
+		if p.NeedsBlock() && native.KeepForSave(p.Index, p.State) == native.Again {
+			p.unlock()
+			native.WaitForCapture(p.Index)
+			continue
+		}
+		defer p.unlock()
+		return call(p)
+	}
 }
 
 // PinHostCopy pins a page in two places and gives out the address of the host's copy. Errors: InvalidState (it is in one place),

@@ -289,7 +289,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 
 // hold gives the bytes of a page an address until release.
 func (r *replay) hold(p *page.Page) error {
-	if p.Record.Locator != 0 {
+	if p.Record.Locator != 0 && !residency.HasBlock(p.State) {
 		return nil
 	}
 	if r.heldBytes+p.Record.Size > mostHeld {

@@ -3,6 +3,7 @@ package persist
 import (
 	"sync"
 
+	"libmmsb/core/residency"
 	"libmmsb/core/track"
 	"libmmsb/native"
 )
@@ -49,7 +50,8 @@ func (t *tracking) forgetAll() {
 // on. known is false where the kernel cannot tell; begun, that it can the next time.
 func (t *tracking) written(index, generation uint32, since bool) (granules []uint64, known, begun bool) {
 	record := native.RecordAt(index)
-	if record.Exposed == 0 && record.WritePins == 0 || record.Locator == 0 || track.Available() != nil {
+	if record.Exposed == 0 && record.WritePins == 0 || record.Locator == 0 || residency.HasBlock(record.LoadState()) ||
+		track.Available() != nil { // nor what a device writes
 		return nil, false, false
 	}
 	t.Lock()

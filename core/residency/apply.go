@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"libmmsb/core/abi"
 	"libmmsb/core/delta"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -77,13 +78,18 @@ func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 }
 
 // Block is the memory of the device that the locked page's bytes are in. use: the program is about to work on it, and the
-// device's bytes are the newest. Errors: Unsupported (the page is not on a device), those of the devices.
+// device's bytes are the newest. Errors: Unsupported (no device reaches the page), those of the devices.
 func (p *Page) Block(use bool) (memory DeviceMemory, err error) {
-	if !native.OnDevice(p.State) {
-		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, not on a device", p.handle(),
-			p.Location())
+	if at := p.Location(); at == abi.LocationCPU || at == abi.LocationDisk {
+		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, which no device reaches", p.handle(), at)
 	}
-	if err = p.Present(); err == nil && use {
+	if err = p.Present(); err != nil {
+		return memory, err
+	}
+	switch {
+	case !native.OnDevice(p.State):
+		return p.sharedBlock()
+	case use:
 		_, err = p.DeviceAddress(p.Index)
 	}
 	return p.backing().memory(), err

@@ -58,6 +58,10 @@ func (r *Residency) checkPage(index uint32, state uint64) (b Backing, err error)
 			index, state, b.length)
 	case resident && !b.empty():
 		return b, broken("page on record %d is resident, but has backing of %d bytes", index, b.length)
+	case HasBlock(state):
+		if r.shared.get(native.LocatorRegion(record.Locator)).block == 0 {
+			return b, broken("page on record %d is in memory of a device with a block, which has none", index)
+		}
 	case !resident && !waits && b.length < record.Size:
 		return b, broken("page on record %d has backing of %d bytes, its size is %d", index, b.length, record.Size)
 	case native.OnDevice(state) && record.Locator != 0 && r.copies.get(index) == (hostCopy{}):

@@ -33,7 +33,13 @@ type Devices interface {
 	Await(memory DeviceMemory, write bool) error
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
-	FreeHost(location, device int32, address uintptr)
+	// FreeHost gives it back, when the device has done what uses of its block have queued; block 0 is none.
+	FreeHost(location int32, memory DeviceMemory)
+	// WrapHost makes a block of such memory, which uses can name.
+	WrapHost(device int32, address uintptr, bytes uint64) (block uint64, err error)
+	// AwaitHost is Await before the host reads or writes such memory. Errors: Busy (a use is open, and the host must not touch
+	// managed memory beside this device), those of the devices.
+	AwaitHost(location int32, memory DeviceMemory) error
 	// Prefetch moves LocationUnified memory to a device, or to the host, before it is used there, where the device can do that.
 	Prefetch(device int32, toDevice bool, list [][]byte) error
 	// Advise tells the driver of the use of such memory, which is of a device. Where it fails the driver knows what it knew.
@@ -94,7 +100,7 @@ type Masked struct {
 type DeviceMemory struct {
 	Device  int32
 	Address uintptr
-	Block   uint64 // its handle; not 0
+	Block   uint64 // its handle
 }
 
 // NoDevices is the Devices of a program without gpu/pages. No page can lie on one, so that the other methods are not called.

@@ -49,10 +49,10 @@ func (r *Residency) takeShared(to Placement, size uint64) (Frame, error) {
 	}
 	index, err := r.memory.Adopt(address, size, native.ClassDevice)
 	if err != nil {
-		r.devices.FreeHost(to.Location, to.Device, address)
+		r.devices.FreeHost(to.Location, DeviceMemory{Device: to.Device, Address: address})
 		return Frame{}, err
 	}
-	r.shared.put(native.LocatorRegion(native.RecordAt(index).Locator), shared{to, size, NoAdvice})
+	r.shared.put(native.LocatorRegion(native.RecordAt(index).Locator), shared{Placement: to, bytes: size, Advice: NoAdvice})
 	return Frame{index, Backing{device: to.Device}, to.bits()}, nil
 }
 

@@ -8,6 +8,9 @@ import (
 // Lost says of a locked page whether it lies on a device that is lost, and how many of its bytes only that had, or may have
 // changed. Without such bytes the page can move to the host.
 func (p *Page) Lost() (bytes uint64, lost bool) {
+	if p.lostInUse() {
+		return p.Record.Size, true
+	}
 	at := p.Placement()
 	if at.Location != abi.LocationGPU || status.CodeOf(p.devices.Check(at.Location, at.Device)) != status.DeviceLost {
 		return 0, false

@@ -149,7 +149,7 @@ func (p *Page) switchTo(f Frame) (had Frame) {
 	had = p.frame(f.Index)
 	p.dropReplicas(p.Index, every)
 	if !p.Resident() && p.Keeping {
-		if p.Record.Locator != 0 {
+		if !HasBlock(p.State) && p.Record.Locator != 0 {
 			p.dropAddress(p.Index)
 		}
 	} else if !p.Resident() {

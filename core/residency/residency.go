@@ -131,5 +131,5 @@ func (r *Residency) FreeShared(number uint32) {
 	if of.Advice != NoAdvice {
 		r.carryAdvice(of.Device, native.Bytes(native.Locator(number, 0), of.bytes), of.Advice, NoAdvice)
 	}
-	r.devices.FreeHost(of.Location, of.Device, region.Base(number))
+	r.devices.FreeHost(of.Location, DeviceMemory{of.Device, region.Base(number), of.block})
 }

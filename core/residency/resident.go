@@ -14,6 +14,9 @@ import (
 // makeResident gives the bytes of a locked page that is not resident an address, unless they have one.
 func (r *Residency) makeResident(index uint32) error {
 	record := native.RecordAt(index)
+	if HasBlock(record.LoadState()) {
+		return r.awaitDevice(index)
+	}
 	if record.Locator != 0 {
 		return nil
 	}
@@ -59,7 +62,7 @@ func (r *Residency) makeResident(index uint32) error {
 // Evict takes the address back from a locked page that is not resident. What is mapped from the file stays while it is pinned.
 func (r *Residency) Evict(index uint32) {
 	record := native.RecordAt(index)
-	if record.Locator == 0 {
+	if record.Locator == 0 || HasBlock(record.LoadState()) {
 		return
 	}
 	b := backingOf(native.SideAt(record.Side))

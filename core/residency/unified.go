@@ -26,6 +26,7 @@ type shared struct {
 	Placement
 	bytes uint64
 	Advice
+	block uint64 // 0 = no use has had it
 }
 
 // unified is what is known of the memory of a locked page, which is managed memory. Errors: Unsupported.
@@ -105,6 +106,9 @@ func prefetch(pages []numbered, toDevice bool, device int32, told func(number in
 			by = p.Placement().Device
 		}
 		err := p.Present()
+		if err == nil && HasBlock(p.State) {
+			err = p.awaitDevice(p.Index)
+		}
 		if err == nil {
 			err = p.devices.Check(abi.LocationUnified, by)
 		}

@@ -392,15 +392,56 @@ func (c *context) AllocateHost(location, ordinal int32, bytes uint64) (uintptr, 
 	return uintptr(address), nil
 }
 
-// FreeHost is residency.Devices'.
-func (c *context) FreeHost(location, ordinal int32, address uintptr) {
-	d, err := c.device(ordinal)
-	if err == nil {
-		err = d.runtime.FreeHost(kindOf(location), driver.Address(address))
+// FreeHost is residency.Devices'. A block that has ended with its runtime has nothing queued.
+func (c *context) FreeHost(location int32, memory residency.DeviceMemory) {
+	d, err := c.device(memory.Device)
+	if err == nil && memory.Block != 0 {
+		awaited := c.Await(memory, true)
+		if awaited = cmp.Or(awaited, gpu.FreeOwned(memory.Block)); status.CodeOf(awaited) != status.StaleHandle {
+			err = awaited
+		}
+	}
+	if err == nil || d != nil {
+		err = cmp.Or(d.runtime.FreeHost(kindOf(location), driver.Address(memory.Address)), err)
 	}
 	if err != nil {
-		log.Logf(log.Warning, "cannot free memory of a page at location %d of device %d: %v", location, ordinal, err)
+		log.Logf(log.Warning, "cannot free memory of a page at location %d of device %d: %v", location, memory.Device, err)
 	}
+}
+
+// WrapHost is residency.Devices'.
+func (c *context) WrapHost(ordinal int32, address uintptr, bytes uint64) (block uint64, err error) {
+	d, err := c.device(ordinal)
+	if err == nil {
+		block, err = d.runtime.Wrap(driver.Address(address), bytes, tag(), 0)
+		err = c.met(ordinal, d, err)
+	}
+	return block, err
+}
+
+// AwaitHost is residency.Devices'. A device that is lost changes nothing any more: where all that wrote is done, the bytes are
+// whole.
+func (c *context) AwaitHost(location int32, memory residency.DeviceMemory) error {
+	err := c.Await(memory, true)
+	switch status.CodeOf(err) {
+	case status.StaleHandle: // its runtime has ended, behind all work
+		return nil
+	case status.DeviceLost:
+		return c.Await(memory, false)
+	}
+	if err != nil || location != abi.LocationUnified {
+		return err
+	}
+	d, err := c.device(memory.Device)
+	if err != nil || d.runtime.Device().Info().ManagedHints {
+		return err
+	}
+	info, err := gpu.FindBlock(memory.Block)
+	if err == nil && info.Uses > 0 {
+		err = status.Errorf(status.Busy, "device %d (%s) does not let the host touch managed memory beside it: block 0x%016x is in "+
+			"use, %d uses have not ended", memory.Device, d.runtime.Device().Info().Name, memory.Block, info.Uses)
+	}
+	return err
 }
 
 // Prefetch is residency.Devices'.

@@ -11,8 +11,8 @@ import (
 	"libmmsb/native"
 )
 
-// BeginUse is gpu.BeginUse, where a use may name a page on a device in place of a block, or, to read, one that has a replica on
-// the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other page).
+// BeginUse is gpu.BeginUse, where a use may name a page that the device reaches in place of a block, or, to read, one that has a
+// replica on the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other page).
 func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error) {
 	for i := range uses {
 		if err := pin(&uses[i], s); err != nil {
@@ -48,7 +48,7 @@ func pin(use *gpu.Use, s *gpu.Stream) error {
 		if !ok || s.NotCapturing("a graph would read a replica that may have gone") != nil {
 			return 0, false
 		}
-		return all.number(s.Runtime())
+		return all.number(s.Runtime().Device())
 	})
 	if err != nil {
 		return err
@@ -58,12 +58,12 @@ func pin(use *gpu.Use, s *gpu.Stream) error {
 	return nil
 }
 
-// number is that of the device whose runtime pages use.
-func (c *context) number(shared *gpu.Runtime) (int32, bool) {
+// number is that of a device that pages have used.
+func (c *context) number(device driver.Device) (int32, bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for number, d := range c.devices {
-		if d.runtime == shared {
+		if d.runtime.Device() == device {
 			return number, true
 		}
 	}

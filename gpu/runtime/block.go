@@ -369,13 +369,20 @@ const (
 	ReadWrite Access = abi.AccessReadWrite
 )
 
-// beginUse queues the waits that an access on a stream needs, and pins the block. The block is locked. Errors: Busy where a use
-// of another stream that conflicts is begun and not ended: what it will queue cannot be waited for yet.
+// beginUse queues the waits that an access on a stream of the block's device needs, and pins the block. The block is locked.
+// Errors: Busy where a use of another stream that conflicts is begun and not ended: what it will queue cannot be waited for yet.
 func (b *block) beginUse(s *Stream, access Access) error {
-	if s.runtime != b.stream.runtime {
+	r := b.stream.runtime
+	if s.runtime.device != r.device {
 		return status.Errorf(status.InvalidArgument,
-			"block 0x%016x belongs to device %d, the stream to device %d of another runtime", b.current(),
-			b.stream.runtime.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
+			"block 0x%016x is of device %d, the stream of another device, whose number is %d", b.current(),
+			r.device.Info().Ordinal, s.runtime.device.Info().Ordinal)
+	}
+	if s.runtime != r {
+		if err := r.enter(); err != nil {
+			return err
+		}
+		defer r.leave()
 	}
 	for _, open := range b.open {
 		if open.stream != s && (open.writes > 0 || access&Write != 0) {
@@ -383,7 +390,7 @@ func (b *block) beginUse(s *Stream, access Access) error {
 				b.current(), open.stream.index, open.reads, open.writes)
 		}
 	}
-	if err := s.runtime.pool.usable(b); err != nil {
+	if err := r.pool.usable(b); err != nil {
 		return err
 	}
 	if err := s.waitFor(b.write); err != nil {
@@ -450,7 +457,8 @@ func (b *block) endUse(s *Stream, access Access) {
 	}
 }
 
-// noteRead notes the last read of a stream.
+// noteRead notes the last read of a stream. Those that the device has come past are forgotten, else streams of runtimes that come
+// and go would add up.
 func (b *block) noteRead(p point) {
 	for i := range b.reads {
 		if b.reads[i].stream == p.stream {
@@ -458,7 +466,7 @@ func (b *block) noteRead(p point) {
 			return
 		}
 	}
-	b.reads = append(b.reads, p)
+	b.reads = append(slices.DeleteFunc(b.reads, point.passed), p)
 }
 
 // withdraw takes back a begin whose work was never queued.

@@ -104,23 +104,29 @@ func Await(handle uint64, access Access) error {
 	b.used()
 	b.mutex.Unlock()
 	for _, p := range points {
-		if err := p.await(); err != nil {
+		if err := p.await(r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await blocks until the device has come past a point.
-func (p point) await() error {
+// await blocks until the device has come past a point, which may be of another runtime than the caller's.
+func (p point) await(caller *Runtime) error {
 	s := p.stream
-	if p.number == 0 || s.completed.Load() >= p.number {
+	if p.passed() {
 		return nil
 	}
 	if c := s.capture.Load(); c != nil && p.number > c.recorded.number {
 		return s.free("its work on the block cannot be waited for")
 	}
 	r := s.runtime
+	if r != caller {
+		if r.enter() != nil {
+			return caller.settled()
+		}
+		defer r.leave()
+	}
 	m, err := s.covering(p.number)
 	if err != nil {
 		return err

@@ -160,9 +160,18 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 
 // quiet waits until nothing uses the blocks of partitions that rest.
 func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
+	streams := slices.Clone(r.streams.snapshot())
 	allBlocks.all(func(b *block) {
-		used := b.taken() && b.stream.runtime == r && !b.wrapped
-		if !used || !slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
+		if b.stream.runtime != r || b.wrapped || !b.taken() && !b.usedByOthers() ||
+			!slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
+			return
+		}
+		for _, p := range append(b.reads, b.write) {
+			if p.stream != nil && p.stream.runtime != r && !slices.Contains(streams, p.stream) {
+				streams = append(streams, p.stream)
+			}
+		}
+		if !b.taken() {
 			return
 		}
 		if b.lent > 0 {
@@ -174,12 +183,21 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 		}
 	})
 	end := time.Now().Add(max(timeout, 0))
-	for _, s := range r.streams.snapshot() {
+	for _, s := range streams {
 		if err == nil && s.queued.Load() > 0 { // else nothing of the runtime was ever used there
 			err = s.synchronizeUntil(end, timeout)
 		}
+		if s.runtime != r && status.CodeOf(err) == status.StaleHandle { // that runtime ends
+			err = r.settled()
+		}
 	}
 	return err
+}
+
+// usedByOthers says whether streams of other runtimes have worked on the block. The mutex is held.
+func (b *block) usedByOthers() bool {
+	of := func(p point) bool { return p.stream != nil && p.stream.runtime != b.stream.runtime }
+	return of(b.write) || slices.ContainsFunc(b.reads, of)
 }
 
 func (p *Pool) sleep(partitions []int, options SleepOptions) (err error) {

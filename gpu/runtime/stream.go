@@ -5,6 +5,7 @@ package runtime
 import (
 	"cmp"
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +21,9 @@ type point struct {
 	stream *Stream
 	number uint64
 }
+
+// passed says that the device is known to have come past the point.
+func (p point) passed() bool { return p.number == 0 || p.stream.completed.Load() >= p.number }
 
 // Stream is a stream of the device as the runtime sees it. It is never used for another stream of the driver, so that points stay
 // what they were.
@@ -322,26 +326,30 @@ func (s *Stream) covering(number uint64) (*recordedEvent, error) {
 	return s.recorded, nil
 }
 
-// waitFor makes what is queued on the stream from now on run behind a point of another stream of the device. Points it runs
-// behind already, or that the device has come past, cost nothing.
+// waitFor makes what is queued on the stream from now on run behind a point of another stream of the device, also one of another
+// runtime. Points it runs behind already, or that the device has come past, cost nothing; of other runtimes' streams it notes
+// nothing, whose numbers are not this one's.
 func (s *Stream) waitFor(p point) error {
 	if p.stream == s || p.number == 0 {
 		return nil
 	}
-	r := s.runtime
-	if p.stream.completed.Load() >= p.number {
+	r, of := s.runtime, p.stream.runtime
+	if p.passed() {
 		r.counts.waitsSaved.Add(1)
 		return nil
 	}
-	s.mutex.Lock()
-	seen := s.seen[p.stream.index]
-	s.mutex.Unlock()
-	if seen >= p.number {
+	if r == of && s.sees(p) {
 		r.counts.waitsSaved.Add(1)
 		return nil
 	}
 	if err := s.mayWaitFor(p); err != nil {
 		return err
+	}
+	if r != of {
+		if of.enter() != nil {
+			return r.settled()
+		}
+		defer of.leave()
 	}
 	m, err := p.stream.covering(p.number)
 	if err != nil {
@@ -356,6 +364,9 @@ func (s *Stream) waitFor(p point) error {
 		return r.noteLost(err)
 	}
 	r.counts.waits.Add(1)
+	if r != of {
+		return nil
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.seen[p.stream.index] = max(s.seen[p.stream.index], m.number)
@@ -367,6 +378,17 @@ func (s *Stream) waitFor(p point) error {
 	return nil
 }
 
+// sees says whether what is queued on the stream runs behind a point of another one of its runtime.
+func (s *Stream) sees(p point) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.seen[p.stream.index] >= p.number
+}
+
+// settled blocks until the device has done everything: what another runtime of it has queued that ends now, and that cannot be
+// asked for an event any more.
+func (r *Runtime) settled() error { return r.noteLost(r.device.Synchronize()) }
+
 // close ends all streams of the runtime.
 func (t *streamTable) close() error {
 	var first error
@@ -374,6 +396,7 @@ func (t *streamTable) close() error {
 		if h := s.handle.Load(); h != 0 {
 			_, _ = streams.Remove(h)
 		}
+		s.completed.Store(math.MaxUint64) // for blocks of other runtimes that it was used with
 		s.mutex.Lock()
 		if s.recorded != nil {
 			t.runtime.letGo(s.recorded)

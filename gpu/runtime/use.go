@@ -42,6 +42,7 @@ type useRecord struct {
 
 type begun struct {
 	block  *block
+	of     *Runtime // the block's
 	access Access
 	handle uint64
 }
@@ -131,8 +132,8 @@ func (t *useTable) locked(handle uint64) (*useRecord, error) {
 
 // BeginUse makes a stream ready for work on blocks: what is queued on it from now on runs behind everything that conflicts with
 // it, and until EndUse the blocks' memory stays. All blocks or none: bad is the index of the first that cannot be used. Errors:
-// InvalidHandle, StaleHandle, InvalidArgument (another runtime's stream, an access of no kind), Busy (a conflicting use of
-// another stream is open), Device, DeviceLost.
+// InvalidHandle, StaleHandle, InvalidArgument (another device's stream, an access of no kind), Busy (a conflicting use of another
+// stream is open), Device, DeviceLost.
 func BeginUse(s *Stream, uses ...Use) (handle uint64, bad int, err error) {
 	defer func() {
 		for i := range uses {
@@ -208,7 +209,7 @@ func (u *useRecord) beginOne(use *begun) error {
 		return err
 	}
 	defer b.mutex.Unlock()
-	use.block = b
+	use.block, use.of = b, b.stream.runtime
 	return b.beginUse(u.stream, use.access)
 }
 
@@ -321,9 +322,12 @@ func (t *useTable) all() []*useRecord {
 	return t.slots[1:len(t.slots):len(t.slots)]
 }
 
-// endUses ends what is open in a runtime that closes, and returns how many uses that were.
+// endUses ends what is open in a runtime that closes, on its streams and of its blocks, and returns how many uses that were.
 func endUses(r *Runtime) int {
-	return endAll(func(u *useRecord) bool { return u.stream.runtime == r })
+	return endAll(func(u *useRecord) bool {
+		return u.stream.runtime == r ||
+			u.state == useBegun && slices.ContainsFunc(u.uses, func(b begun) bool { return b.of == r })
+	})
 }
 
 // EndUsesOf ends what is open of one who ends, as AbortUse does.
