@@ -2327,8 +2327,8 @@ MMSB_API mmsb_status_t mmsb_runtime_shared(mmsb_context_t context, int32_t devic
 MMSB_API mmsb_status_t mmsb_runtime_create(mmsb_context_t context, int32_t device, const mmsb_runtime_options_t *options,
                                            mmsb_runtime_t *runtime);
 
-/* Ends a runtime of the program's own with its streams, blocks, uses and reservations: their handles become stale, and the
- * library's log says how many there were. The end of the context ends it, too.
+/* Ends a runtime of the program's own with its streams, blocks, uses of either and reservations: their handles become stale, and
+ * the library's log says how many there were. The end of the context ends it, too.
  * Errors: handle errors, MMSB_E_INVALID_STATE (the shared one). Threads: any. Blocks: until running calls have returned and the
  * device has done the queued work. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_destroy(mmsb_runtime_t runtime);
@@ -2566,10 +2566,11 @@ MMSB_API mmsb_status_t mmsb_block_info(mmsb_block_t block, mmsb_block_info_t *in
  * are, some nanoseconds each. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address, mmsb_block_t *block, uint64_t *offset);
 
-/* The block that the bytes of a page on a device are in, valid until the page ends or moves. It is of the device's shared
- * runtime; that of adopted memory may be the program's own. Only the page's end frees it.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (the page is not at MMSB_LOCATION_GPU), MMSB_E_DEVICE,
- * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
+/* The block that the bytes of a page are in at MMSB_LOCATION_GPU, _UNIFIED or _PINNED, valid until the page ends, moves or is
+ * resized. It is of the device's shared runtime; that of adopted memory may be the program's own. Only the page's end frees it.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (no device reaches the page), MMSB_E_LIMIT, MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short; the first time for a UNIFIED or PINNED page, until a save that runs has it.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block);
 
 /* Sleep: the memory of whole tags goes back to the device, for another model or process, and comes again, while every block keeps
@@ -2651,25 +2652,28 @@ MMSB_API mmsb_status_t mmsb_capture_destroy(mmsb_capture_t capture);
 #define MMSB_ACCESS_READ_WRITE 3
 
 typedef struct mmsb_access {
-    mmsb_block_t block; /* or an mmsb_page_t at MMSB_LOCATION_GPU, or with a replica on the stream's device */
+    mmsb_block_t block; /* or an mmsb_page_t at MMSB_LOCATION_GPU, _UNIFIED, _PINNED, or with a replica on the stream's device */
     int32_t access;     /* MMSB_ACCESS_* */
     int32_t reserved;
 } mmsb_access_t;
 
 /* Begins a use: makes the stream wait for work on other streams that conflicts with these accesses, and keeps the blocks' memory
- * until mmsb_use_end. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
+ * until mmsb_use_end. The stream may be of any runtime of the blocks' device; a use also ends with the runtime of one of its
+ * blocks. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
  * index of the first block that cannot be used.
  * A page in place of a block is pinned until the use ends, for writing if the access writes, and the device has its newest bytes:
  * mmsb_use_address has their address. An access that reads a page which lies elsewhere takes its replica (mmsb_page_replicate) on
- * the device of the stream, which must be of the shared runtime and must not capture. Calls on the page that begin after
- * mmsb_use_end wait for the use's work on the page's memory, or return MMSB_E_INVALID_STATE as long as the stream captures; calls
- * meanwhile wait for none of it, as beside a pin.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another runtime, an unknown access), MMSB_E_BUSY (a conflicting use
+ * the device of the stream, which must not capture. Calls on the page that begin after mmsb_use_end wait for the use's work on the
+ * page's memory, or return MMSB_E_INVALID_STATE as long as the stream captures; calls meanwhile wait for none of it, as beside a
+ * pin, but those that touch the bytes of a UNIFIED page are MMSB_E_BUSY where managed_hints of the device is 0, because the host
+ * must keep out of them. Once it was used, the bytes of a UNIFIED or PINNED page cost each call a look at the device, as those of
+ * a GPU page do, until it moves or is resized.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another device, an unknown access), MMSB_E_BUSY (a conflicting use
  * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
  * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
- * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (not on a device,
- * and without a replica there). Threads: any. Blocks: no; with pages as mmsb_page_pin, and until the device has what is newer on
- * the host. Since 0.1. */
+ * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (no device reaches it,
+ * and it has no replica there). Threads: any. Blocks: no; with pages as mmsb_page_pin and mmsb_page_block, and until the device
+ * has what is newer on the host. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
 

@@ -51,7 +51,7 @@ func (p *Page) CanPair() bool {
 // Syncing brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are
 // newer on the device to the host, or both. Pages come in groups: while the bytes of one move, the caller locks the next. A page
 // without a copy on the host gets one where bytes are to come there. Pages in managed memory are prefetched to the device, or to
-// the host, where one direction is asked for. Pages elsewhere are left alone.
+// the host, where one direction is asked for. Pages elsewhere are left alone, when uses of them are done.
 type Syncing struct {
 	direction Direction
 	device    int32
@@ -104,7 +104,7 @@ func (s *Syncing) Add(pages []*Page) {
 		case p.Location() == abi.LocationUnified && !s.bothWays():
 			managed = append(managed, n)
 		default:
-			s.told(n.number, nil)
+			s.told(n.number, p.settled())
 		}
 	}
 	prefetch(managed, s.way.toDevice, s.device, s.told)

@@ -106,8 +106,8 @@ func prefetch(pages []numbered, toDevice bool, device int32, told func(number in
 			by = p.Placement().Device
 		}
 		err := p.Present()
-		if err == nil && HasBlock(p.State) {
-			err = p.awaitDevice(p.Index)
+		if err == nil {
+			err = p.settled()
 		}
 		if err == nil {
 			err = p.devices.Check(abi.LocationUnified, by)

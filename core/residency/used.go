@@ -35,6 +35,14 @@ func (p *Page) sharedBlock() (memory DeviceMemory, err error) {
 	return DeviceMemory{of.Device, region.Base(number), of.block}, nil
 }
 
+// settled returns when the device has done what it does with the bytes of the locked page, where the host has them, too.
+func (p *Page) settled() error {
+	if !HasBlock(p.State) {
+		return nil
+	}
+	return p.awaitDevice(p.Index)
+}
+
 // awaitDevice returns when the host may touch the bytes of the locked page on a record, which has a block.
 func (r *Residency) awaitDevice(index uint32) error {
 	number := native.LocatorRegion(native.RecordAt(index).Locator)
@@ -44,5 +52,5 @@ func (r *Residency) awaitDevice(index uint32) error {
 
 // lostInUse says whether a device that is lost has taken the bytes of the locked page with it: it may have changed them.
 func (p *Page) lostInUse() bool {
-	return HasBlock(p.State) && status.CodeOf(p.awaitDevice(p.Index)) == status.DeviceLost
+	return status.CodeOf(p.settled()) == status.DeviceLost
 }

@@ -221,7 +221,7 @@ func TestSavesOfSharedMemoryThatKernelsWrite(t *testing.T) {
 						options.Base = filepath.Join(folder, fmt.Sprint(round-1))
 					}
 					require.NoError(t, persist.Save(w.context, persist.ToPath(path), options, nil))
-					other, err := page.NewContext(page.Options{})
+					other, err := page.NewContext(page.Options{SimulatedDevices: 1})
 					require.NoError(t, err)
 					require.NoError(t, persist.Load(other, persist.FromPath(path), persist.LoadOptions{ToHost: true}, nil))
 					require.NoError(t, page.Use(other, func(c *page.Context) error {
@@ -241,7 +241,7 @@ func TestSavesOfSharedMemoryThatKernelsWrite(t *testing.T) {
 // A device that is lost takes a page with it that it may have been writing, and no other one.
 func TestSharedMemoryOfADeviceThatIsLost(t *testing.T) {
 	for _, location := range shared {
-		onDevices(t, sim.Options{Scheduler: sim.Stepped}, func(w *world) {
+		onDevices(t, slow, func(w *world) {
 			s := w.apart()
 			written, read, unused := w.create(location, 0, 500), w.create(location, 0, 500), w.create(location, 0, 500)
 			for _, of := range []uint64{written, read, unused} {
@@ -249,7 +249,7 @@ func TestSharedMemoryOfADeviceThatIsLost(t *testing.T) {
 			}
 			require.NoError(t, gpu.EndUse(w.begin(s, read, gpu.Read)))
 			w.fill(s, written, 'x', 0, 500)
-			w.fail(sim.SynchronizeEvent, 0, sim.Lose)
+			w.fail(sim.Synchronize, 0, sim.Lose)
 			_, code := w.read(written, 0, 1)
 			require.Equal(t, status.DeviceLost, code)
 			w.holds(read, 0, "host")

@@ -222,11 +222,172 @@ static void pages_are_used_beside_blocks(void) {
     CHECK_STATUS(mmsb_use_end(use), MMSB_E_STALE_HANDLE);
 }
 
+static mmsb_page_t page_at(mmsb_context_t context, mmsb_location_t location, int32_t device) {
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = location;
+    options.device = device;
+    mmsb_page_t page = 0;
+    REQUIRE_OK(mmsb_page_create(context, SIZE, &options, &page));
+    return page;
+}
+
+static void *device_address(mmsb_page_t page) {
+    mmsb_block_t block = 0;
+    mmsb_block_info_t info;
+    mmsb_block_info_init(&info);
+    REQUIRE_OK(mmsb_page_block(page, &block));
+    REQUIRE_OK(mmsb_block_info(block, &info));
+    CHECK(info.bytes == SIZE && info.device == 0);
+    return info.address;
+}
+
+/* A use of a page whose work fills it. */
+static void fill_page(mmsb_stream_t stream, mmsb_page_t page, int32_t value) {
+    const mmsb_access_t access = {.block = page, .access = MMSB_ACCESS_WRITE};
+    mmsb_use_t use = 0;
+    REQUIRE_OK(mmsb_use_begin(stream, &access, 1, &use, NULL));
+    CHECK_OK(mmsb_stream_fill(stream, device_address(page), value, SIZE));
+    CHECK_OK(mmsb_use_end(use));
+}
+
+static const mmsb_location_t reached[] = {MMSB_LOCATION_GPU, MMSB_LOCATION_UNIFIED, MMSB_LOCATION_PINNED};
+
+static void pages_that_the_host_reaches_are_used(void) {
+    REQUIRE_OK(mmsb_test_slow_devices(2000000));
+    for (int i = 1; i < 3; i++) {
+        world_t w = new_world();
+        mmsb_page_t page = page_at(w.context, reached[i], 0), onward = page_at(w.context, reached[i], 0);
+        CHECK_OK(mmsb_page_write(page, 0, "host", 4));
+        CHECK(device_address(page) == mmsb_page_address(page));
+        fill_page(w.stream, page, 'k');
+        CHECK_EQUAL(first_byte(page), 'k');
+        CHECK_OK(mmsb_page_write(page, 0, "host", 4));
+
+        const mmsb_access_t accesses[] = {{.block = page, .access = MMSB_ACCESS_READ},
+                                          {.block = onward, .access = MMSB_ACCESS_READ_WRITE}};
+        mmsb_use_t use = 0;
+        CHECK_OK(mmsb_use_begin(w.stream, accesses, 2, &use, NULL));
+        CHECK_OK(mmsb_stream_copy(w.stream, device_address(onward), device_address(page), SIZE));
+        CHECK_STATUS(mmsb_page_destroy(onward), MMSB_E_BUSY);
+        CHECK_STATUS(mmsb_page_resize(onward, 2 * SIZE), MMSB_E_BUSY);
+        CHECK_STATUS(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0), MMSB_E_BUSY);
+        CHECK_OK(mmsb_use_end(use));
+        void *address = NULL;
+        CHECK_OK(mmsb_page_pin(onward, MMSB_PIN_READ, &address));
+        CHECK(memcmp(address, "hostk", 5) == 0);
+        CHECK_OK(mmsb_page_unpin(onward, MMSB_PIN_READ));
+        fill_page(w.stream, onward, 'r');
+        CHECK_OK(mmsb_page_resize(onward, 2 * SIZE));
+        CHECK_EQUAL(first_byte(onward), 'r');
+        fill_page(w.stream, page, 'm');
+        CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0));
+        CHECK_EQUAL(first_byte(page), 'm');
+
+        const mmsb_page_t wrong[] = {page, new_disk_page(w.context, SIZE), page_at(w.context, reached[i], 1)};
+        for (int j = 0; j < 3; j++) {
+            const mmsb_access_t refused = {.block = wrong[j], .access = MMSB_ACCESS_READ};
+            CHECK_STATUS(mmsb_use_begin(w.stream, &refused, 1, &use, NULL),
+                         j == 2 ? MMSB_E_INVALID_ARGUMENT : MMSB_E_UNSUPPORTED);
+            CHECK_EQUAL(page_info(wrong[j]).read_pins, 0);
+        }
+        page = page_at(w.context, reached[i], 0);
+        fill_page(w.stream, page, 'd');
+        CHECK_OK(mmsb_page_destroy(page)); /* behind the work */
+        fill_page(w.stream, page = page_at(w.context, reached[i], 0), 'e');
+        CHECK_OK(mmsb_use_begin(w.stream, &(mmsb_access_t){.block = page, .access = MMSB_ACCESS_WRITE}, 1, &use, NULL));
+        CHECK_OK(mmsb_stream_fill(w.stream, device_address(page), 'c', SIZE));
+        end_world(&w);
+        CHECK_STATUS(mmsb_use_end(use), MMSB_E_STALE_HANDLE);
+    }
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+}
+
+static uint64_t charged(mmsb_runtime_t runtime) {
+    mmsb_runtime_stats_t stats;
+    mmsb_runtime_stats_init(&stats);
+    REQUIRE_OK(mmsb_runtime_stats(runtime, &stats));
+    return stats.charged;
+}
+
+static void streams_of_other_runtimes_use_pages(void) {
+    REQUIRE_OK(mmsb_test_slow_devices(2000000));
+    for (int i = 0; i < 3; i++) {
+        world_t w = new_world();
+        mmsb_page_t page = page_at(w.context, reached[i], 0);
+        mmsb_runtime_options_t options;
+        mmsb_runtime_options_init(&options);
+        options.budget = SIZE / 2; /* the page's memory is not charged to it */
+        mmsb_runtime_t own = 0, elsewhere = 0;
+        mmsb_stream_t stream = 0, far = 0;
+        REQUIRE_OK(mmsb_runtime_create(w.context, 0, &options, &own));
+        REQUIRE_OK(mmsb_stream_create(own, 0, &stream));
+        fill_page(w.stream, page, 's');
+        mmsb_access_t accesses[] = {{.block = page, .access = MMSB_ACCESS_READ}, {.block = w.block, .access = MMSB_ACCESS_WRITE}};
+        mmsb_use_t use = 0;
+        CHECK_OK(mmsb_use_begin(stream, accesses, 2, &use, NULL));
+        CHECK_OK(mmsb_stream_copy(stream, w.address, device_address(page), SIZE));
+        CHECK_OK(mmsb_use_end(use));
+        fill_page(w.stream, page, 't'); /* behind the copy */
+        CHECK_EQUAL(first_byte(page), 't');
+        fill_page(stream, page, 'o');
+        CHECK_EQUAL(first_byte(page), 'o');
+        CHECK_EQUAL(charged(own), 0);
+
+        world_t other = new_world();
+        REQUIRE_OK(mmsb_runtime_create(w.context, 1, NULL, &elsewhere));
+        REQUIRE_OK(mmsb_stream_create(elsewhere, 0, &far));
+        const mmsb_stream_t wrong[] = {far, other.stream};
+        for (int j = 0; j < 2; j++)
+            CHECK_STATUS(mmsb_use_begin(wrong[j], accesses, 1, &use, NULL), MMSB_E_INVALID_ARGUMENT);
+        end_world(&other);
+
+        fill_page(stream, page, 'p');
+        CHECK_OK(mmsb_use_begin(stream, accesses, 1, &use, NULL));
+        CHECK_OK(mmsb_runtime_destroy(own));
+        CHECK_STATUS(mmsb_use_end(use), MMSB_E_STALE_HANDLE);
+        CHECK_EQUAL(page_info(page).read_pins, 0);
+        fill_page(w.stream, page, 'q');
+        CHECK_EQUAL(first_byte(page), 'q');
+        CHECK_OK(mmsb_page_destroy(page));
+        end_world(&w);
+    }
+    REQUIRE_OK(mmsb_test_slow_devices(0));
+}
+
+static void a_lost_device_takes_what_it_writes(void) {
+    for (int i = 1; i < 3; i++) {
+        world_t w = new_world();
+        mmsb_page_t written = page_at(w.context, reached[i], 0), read = page_at(w.context, reached[i], 0);
+        CHECK_OK(mmsb_page_write(written, 0, "w", 1));
+        CHECK_OK(mmsb_page_write(read, 0, "r", 1));
+        const mmsb_access_t accesses[] = {{.block = read, .access = MMSB_ACCESS_READ},
+                                          {.block = written, .access = MMSB_ACCESS_WRITE}};
+        mmsb_use_t use = 0;
+        CHECK_OK(mmsb_use_begin(w.stream, accesses, 2, &use, NULL));
+        CHECK_OK(mmsb_test_device_fault(w.context, 0, MMSB_TEST_FILL, 0, MMSB_TEST_LOSE));
+        CHECK_STATUS(mmsb_stream_fill(w.stream, device_address(written), 'x', SIZE), MMSB_E_DEVICE_LOST);
+        CHECK_OK(mmsb_use_abort(use)); /* it may have begun */
+        char byte = 0;
+        CHECK_STATUS(mmsb_page_read(written, 0, &byte, 1), MMSB_E_DEVICE_LOST);
+        CHECK_EQUAL(first_byte(read), 'r');
+        CHECK_STATUS(mmsb_use_begin(w.stream, accesses, 1, &use, NULL), MMSB_E_DEVICE_LOST);
+        CHECK_EQUAL(page_info(read).read_pins, 0);
+        CHECK_OK(mmsb_page_destroy(written));
+        CHECK_OK(mmsb_page_migrate(read, MMSB_LOCATION_CPU, 0));
+        CHECK_EQUAL(first_byte(read), 'r');
+        CHECK_OK(mmsb_context_destroy(w.context));
+    }
+}
+
 int main(void) {
     RUN(memory_goes_back);
     RUN(what_fails_releases_nothing);
     RUN(loads_go_into_the_memory);
     RUN(tensors_of_devices_are_adopted);
     RUN(pages_are_used_beside_blocks);
+    RUN(pages_that_the_host_reaches_are_used);
+    RUN(streams_of_other_runtimes_use_pages);
+    RUN(a_lost_device_takes_what_it_writes);
     return check_report();
 }

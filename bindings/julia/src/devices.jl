@@ -326,7 +326,7 @@ device_number(runtime::DeviceRuntime) = Int(fill_reference(Int32, mmsb_runtime_d
 """
     device_range(page)
 
-The device address and the number of bytes of the block that the bytes of a page on a device are in.
+The device address and the number of bytes of the block that the bytes of a page `:gpu`, `:unified` or `:pinned` are in.
 """
 function device_range(page::Page)
     return block_range(fill_reference(UInt64, mmsb_page_block, page))
@@ -423,10 +423,10 @@ const ACCESSES = (read = MMSB_ACCESS_READ, write = MMSB_ACCESS_WRITE, read_write
 """
     with_use(f, stream, block => access, page => access, ...)
 
-Calls `f`, which queues work on the stream that accesses the blocks, and pages on the device, as stated: `:read`, `:write` or
-`:read_write`. The stream waits for conflicting work on other streams, and the memory stays until the work is queued; later calls
-on a page wait for it. Pages need a stream of the device's shared runtime; one that is only read may lie elsewhere and have a
-replica on the device (`replicate_page!`). If `f` throws, later work is ordered as if the work had been queued.
+Calls `f`, which queues work on the stream that accesses the blocks, and pages `:gpu`, `:unified` or `:pinned`, as stated:
+`:read`, `:write` or `:read_write`. The stream, of any runtime of their device, waits for conflicting work on other streams, and
+the memory stays until the work is queued; later calls on a page wait for it. A page that is only read may lie elsewhere and have
+a replica on the device (`replicate_page!`). If `f` throws, later work is ordered as if the work had been queued.
 
 An `f` that takes an argument gets a function: it says at which device address the work finds one of the blocks or pages.
 """

@@ -450,13 +450,13 @@ class Stream(Handled):
         return Block(self, block.value, address.value or 0, size)
 
     def use(self, *accesses: tuple[Block | Page, str] | Block | Page) -> Use:
-        """A use of blocks and pages on devices, each with "read", "write" or "read_write", for a with statement.
+        """A use of blocks, and of "gpu", "unified" or "pinned" pages, each with "read", "write" or "read_write".
 
         One that stands alone is read and written.
 
-        The with statement queues the work. A page is pinned meanwhile, and calls on it that come later wait for the work. The
-        stream must be of the device's shared runtime then. One that is only read may lie elsewhere and have a replica on the
-        device (Page.replicate).
+        A with statement queues the work. A page is pinned meanwhile, and calls on it that come later wait for the work. The
+        stream may be of any runtime of the device. A page that is only read may lie elsewhere and have a replica on the device
+        (Page.replicate).
 
         Example: with stream.use((block, "write"), (page, "read")) as use: launch(block.address, use.address(page)).
         """
@@ -807,7 +807,7 @@ class Recorder(Use):
         self._finalizer = when_dropped(self, _give_back, "mmsb_use_abort", handle)
 
     def add(self, block: Block | Page | None, access: str) -> None:
-        """Adds a block, or a page on a device. If it cannot be used, the with statement raises the error when it begins."""
+        """Adds a block, or a page that the device reaches. The with statement raises the error if it cannot be used."""
         how = value_of(_abi.ACCESS, access, "access")
         check(lib.mmsb_use_add(self._recording(), block.handle if block is not None else 0, how))
 

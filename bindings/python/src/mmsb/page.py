@@ -472,7 +472,7 @@ class Page(ArrowBytes):
         return PageAdvice(places.get(advice.preferred, advice.preferred), bool(advice.read_mostly))
 
     def block(self) -> BlockInfo:
-        """The block of the device that the bytes of a page there are in; it changes when the page moves."""
+        """The block of the device that the bytes of a "gpu", "unified" or "pinned" page are in; a new one when it moves."""
         return block_info(number_from(lib.mmsb_page_block, self._handle, check=self._check))
 
     def copies(self) -> list[PageCopy]:
