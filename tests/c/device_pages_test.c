@@ -260,7 +260,10 @@ static void pages_that_the_host_reaches_are_used(void) {
         mmsb_page_t page = page_at(w.context, reached[i], 0), onward = page_at(w.context, reached[i], 0);
         CHECK_OK(mmsb_page_write(page, 0, "host", 4));
         CHECK(device_address(page) == mmsb_page_address(page));
+        CHECK_OK(mmsb_test_hold_devices(1));
+        fill_page(w.stream, page, 'j'); /* who begins a use does not wait for the device */
         fill_page(w.stream, page, 'k');
+        CHECK_OK(mmsb_test_hold_devices(0));
         CHECK_EQUAL(first_byte(page), 'k');
         CHECK_OK(mmsb_page_write(page, 0, "host", 4));
 
@@ -371,8 +374,6 @@ static void a_lost_device_takes_what_it_writes(void) {
         char byte = 0;
         CHECK_STATUS(mmsb_page_read(written, 0, &byte, 1), MMSB_E_DEVICE_LOST);
         CHECK_EQUAL(first_byte(read), 'r');
-        CHECK_STATUS(mmsb_use_begin(w.stream, accesses, 1, &use, NULL), MMSB_E_DEVICE_LOST);
-        CHECK_EQUAL(page_info(read).read_pins, 0);
         CHECK_OK(mmsb_page_destroy(written));
         CHECK_OK(mmsb_page_migrate(read, MMSB_LOCATION_CPU, 0));
         CHECK_EQUAL(first_byte(read), 'r');

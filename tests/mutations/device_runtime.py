@@ -8,12 +8,14 @@ ADDRESSES = "^(TestTheBlockAtAnAddress|TestFewAddressesAreLookedForAmongAllBlock
 
 WAITED = "^TestWhatAWaitHasPassedIsFree$"
 
+ACROSS = "^(TestUsesFromTwoRuntimes|TestRandomUsesFromTwo|TestUsesEndWithEither|TestASleepWaitsForOther|TestReadsOfRuntimes)"
+
 DEVICE_RUNTIME = Go(
     name="device-runtime",
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
-    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED),
+    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED, ACROSS),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
         Mutant(
@@ -31,6 +33,30 @@ DEVICE_RUNTIME = Go(
         Mutant(
             "list-not-sorted", "what is listed is not found, and looked for among all blocks",
             "places.missed", "cmp.Compare(a.address, b.address)", "cmp.Compare(b.address, a.address)", mode=ADDRESSES,
+        ),
+        Mutant(
+            "reads-add-up", "reads of runtimes that have ended stay in a block",
+            "block.noteRead", "slices.DeleteFunc(b.reads, point.passed)", "b.reads", mode=ACROSS,
+        ),
+        Mutant(
+            "numbers-of-another-runtime", "a stream of another runtime is taken for this one's with its number",
+            "waitFor", "r == of && s.sees(p)", "s.sees(p)", mode=ACROSS,
+        ),
+        Mutant(
+            "another-runtime-is-seen", "what a stream of another runtime runs behind is noted for this one's streams",
+            "waitFor", "r.counts.waits.Add(1) if r != of { return nil }", "r.counts.waits.Add(1)", mode=ACROSS,
+        ),
+        Mutant(
+            "use-outlives-its-block", "a use of another runtime's stream goes on when the runtime of its block ends",
+            "endUses", "b.of == r", "false", mode=ACROSS,
+        ),
+        Mutant(
+            "ended-streams-not-past", "points of a runtime that has ended never count as done",
+            "streamTable.close", "s.completed.Store(math.MaxUint64)", "", mode=ACROSS,
+        ),
+        Mutant(
+            "sleep-ignores-others", "a tag falls asleep before another runtime's work on its blocks is done",
+            "Runtime.quiet", "streams = append(streams, p.stream)", "", mode=ACROSS,
         ),
         Mutant(
             "missing-wait", "no stream ever waits for another",
@@ -70,11 +96,11 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "read-forgotten", "nobody waits for a read",
-            "block.noteRead", "b.reads = append(b.reads, p)", "b.reads = b.reads[:0]",
+            "block.noteRead", "b.reads = append(slices.DeleteFunc(b.reads, point.passed), p)", "b.reads = b.reads[:0]",
         ),
         Mutant(
             "one-reader-only", "a second reader takes the first one's place",
-            "block.noteRead", "b.reads = append(b.reads, p)", "b.reads = append(b.reads[:0], p)",
+            "block.noteRead", "slices.DeleteFunc(b.reads, point.passed)", "b.reads[:0]",
         ),
         Mutant(
             "free-does-not-wait", "a free goes ahead of work that is being queued",

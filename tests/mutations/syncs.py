@@ -20,6 +20,8 @@ FALLBACK = "^(TestPagesOfALostDeviceGoOn|TestWithoutAFallback|TestASyncThatMeets
 WATCHED = "^TestAWatchedChangeMovesWhatItChanges$"
 JOURNALED = "^TestTheJournalHasWhatDevicesHave$"
 USES = "^(TestWorkOnPagesIsInOrder|TestUsesOfPagesInTwoPlaces|TestAUsePins|TestUsesEndWithTheirContext)"
+SHARED = "^(TestCallsWaitForWorkOnShared|TestUsesOfSharedMemory|TestTheHostKeepsOut|TestSharedMemoryOfADevice|TestABlockEnds)"
+SHARED_SAVES = "^TestSavesOfSharedMemory"
 ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomChangesOfAdoptedMemory)"
 KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
 SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
@@ -39,6 +41,7 @@ SYNCS = Go(
     sound=(
         PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
         NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES, REPLICAS,
+        SHARED, SHARED_SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
@@ -219,7 +222,36 @@ SYNCS = Go(
         ),
         Mutant(
             "use-of-old-bytes", "a program's work begins before the device has what is newer on the host",
-            "Page.Block", "err == nil && use", "false", mode=USES,
+            "Page.Block", "case use:", "case false:", mode=USES,
+        ),
+        Mutant(
+            "shared-not-asked", "a page in pinned or managed memory that kernels use counts as resident",
+            "Page.sharedBlock", "p.State |= native.Nonresident", "", mode=SHARED,
+        ),
+        Mutant(
+            "shared-not-awaited", "a call has the bytes of such a page before kernels have written them",
+            "Residency.awaitDevice", "r.devices.AwaitHost(of.Location, DeviceMemory{of.Device, region.Base(number), of.block})",
+            "error(nil)\n_ = of", mode=SHARED,
+        ),
+        Mutant(
+            "given-back-in-use", "such memory is another page's while kernels still write it",
+            "context.FreeHost", "c.Await(memory, true)", "error(nil)", mode=SHARED,
+        ),
+        Mutant(
+            "host-beside-device", "the host touches managed memory beside a device that does not allow it",
+            "context.AwaitHost", "info.Uses > 0", "false", mode=SHARED,
+        ),
+        Mutant(
+            "lost-with-the-device", "a page that a lost device had only read is lost, too",
+            "context.AwaitHost", "return c.Await(memory, false)", "return err", mode=SHARED,
+        ),
+        Mutant(
+            "kept-block", "a page with a block is another one's, with the block, when it has other memory",
+            "context.FreeHost", "gpu.FreeOwned(memory.Block)", "error(nil)", mode=SHARED,
+        ),
+        Mutant(
+            "kernel-sees-devices", "the system's kernel is asked what a device has written",
+            "tracking.written", "residency.HasBlock(record.LoadState())", "false", mode=SHARED_SAVES,
         ),
         Mutant(
             "pin-stays", "a page stays pinned when its use ends",
