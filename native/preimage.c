@@ -363,8 +363,8 @@ int mmsb__preimage_keep_written(mmsb__record_t *record, uint64_t state, uint64_t
 }
 
 mmsb_status_t mmsb__preimage_keep_saved(mmsb__record_t *record, uint64_t state) {
-    return __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0 && keep_for_capture(record, state, 0, UINT64_MAX) ? MMSB__AGAIN
-                                                                                                                : MMSB_OK;
+    const int capturing = __atomic_load_n(&mmsb__capturing, __ATOMIC_RELAXED) != 0;
+    return capturing && keep_for_capture(record, state, 0, UINT64_MAX) ? MMSB__AGAIN : MMSB_OK;
 }
 
 mmsb_status_t mmsb__preimage_keep_slow(mmsb__record_t *record, uint64_t state, uint64_t offset, uint64_t length) {

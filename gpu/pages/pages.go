@@ -438,8 +438,8 @@ func (c *context) AwaitHost(location int32, memory residency.DeviceMemory) error
 	}
 	info, err := gpu.FindBlock(memory.Block)
 	if err == nil && info.Uses > 0 {
-		err = status.Errorf(status.Busy, "device %d (%s) does not let the host touch managed memory beside it: block 0x%016x is in "+
-			"use, %d uses have not ended", memory.Device, d.runtime.Device().Info().Name, memory.Block, info.Uses)
+		err = status.Errorf(status.Busy, "device %d (%s) does not let the host touch managed memory beside it: "+
+			"%d uses of block 0x%016x have not ended", memory.Device, d.runtime.Device().Info().Name, info.Uses, memory.Block)
 	}
 	return err
 }

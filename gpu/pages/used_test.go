@@ -120,7 +120,8 @@ func TestUsesOfSharedMemoryAreInOrder(t *testing.T) {
 				w.fill(s, handle, 'b'+round, 0, 100)
 				use, _, err := BeginUse(next, []gpu.Use{{Block: handle, Access: gpu.Read}, {Block: other, Access: gpu.Write}})
 				require.NoError(t, err)
-				require.NoError(t, next.Copy(driver.Copy{To: w.blockOf(other).Address, From: w.blockOf(handle).Address, Bytes: 200}))
+				from, to := w.blockOf(handle).Address, w.blockOf(other).Address
+				require.NoError(t, next.Copy(driver.Copy{To: to, From: from, Bytes: 200}))
 				require.NoError(t, gpu.EndUse(use))
 				if round%3 == 0 {
 					w.holds(other, 99, string('b'+rune(round))+"a")

@@ -162,16 +162,17 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 	streams := slices.Clone(r.streams.snapshot())
 	allBlocks.all(func(b *block) {
-		if b.stream.runtime != r || b.wrapped || !b.taken() && !b.usedByOthers() ||
+		taken, others := b.taken(), b.otherStreams()
+		if !taken && len(others) == 0 || b.stream.runtime != r || b.wrapped ||
 			!slices.Contains(partitions, r.pool.partitionAt(driver.Address(b.record.Address))) {
 			return
 		}
-		for _, p := range append(b.reads, b.write) {
-			if p.stream != nil && p.stream.runtime != r && !slices.Contains(streams, p.stream) {
-				streams = append(streams, p.stream)
+		for _, s := range others {
+			if !slices.Contains(streams, s) {
+				streams = append(streams, s)
 			}
 		}
-		if !b.taken() {
+		if !taken {
 			return
 		}
 		if b.lent > 0 {
@@ -194,10 +195,18 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 	return err
 }
 
-// usedByOthers says whether streams of other runtimes have worked on the block. The mutex is held.
-func (b *block) usedByOthers() bool {
-	of := func(p point) bool { return p.stream != nil && p.stream.runtime != b.stream.runtime }
-	return of(b.write) || slices.ContainsFunc(b.reads, of)
+// otherStreams are those of other runtimes whose work on the block may not be done. The mutex is held.
+func (b *block) otherStreams() (streams []*Stream) {
+	add := func(p point) {
+		if !p.passed() && p.stream.runtime != b.stream.runtime {
+			streams = append(streams, p.stream)
+		}
+	}
+	add(b.write)
+	for _, read := range b.reads {
+		add(read)
+	}
+	return streams
 }
 
 func (p *Pool) sleep(partitions []int, options SleepOptions) (err error) {

@@ -15,7 +15,9 @@ DEVICE_RUNTIME = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
-    sound=("^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED, ACROSS),
+    sound=(
+        "^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED, ACROSS,
+    ),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
         Mutant(
@@ -56,7 +58,7 @@ DEVICE_RUNTIME = Go(
         ),
         Mutant(
             "sleep-ignores-others", "a tag falls asleep before another runtime's work on its blocks is done",
-            "Runtime.quiet", "streams = append(streams, p.stream)", "", mode=ACROSS,
+            "Runtime.quiet", "streams = append(streams, s)", "", mode=ACROSS,
         ),
         Mutant(
             "missing-wait", "no stream ever waits for another",
