@@ -92,6 +92,7 @@ func (t *useTable) take(s *Stream, state uint8) (*useRecord, uint64, error) {
 // give takes back a record whose use has ended. It forgets what it points to: records stay for ever.
 func (t *useTable) give(u *useRecord) {
 	u.mutex.Lock()
+	clear(u.uses)
 	u.stream, u.failed, u.uses = nil, nil, u.uses[:0]
 	clear(u.ended)
 	clear(u.of)
