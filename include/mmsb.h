@@ -2659,12 +2659,12 @@ typedef struct mmsb_access {
 
 /* Begins a use: makes the stream wait for work on other streams that conflicts with these accesses, and keeps the blocks' memory
  * until mmsb_use_end. The stream may be of any runtime of the blocks' device; a use also ends with the runtime of one of its
- * blocks. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the
- * index of the first block that cannot be used.
+ * blocks. Several accesses to one block add up. All blocks are accepted or none; *bad_index (may be NULL) is the index of the
+ * first block that cannot be used.
  * A page in place of a block is pinned until the use ends, for writing if the access writes, and the device has its newest bytes:
  * mmsb_use_address has their address. An access that reads a page which lies elsewhere takes its replica (mmsb_page_replicate) on
- * the device of the stream, which must not capture. Calls on the page that begin after mmsb_use_end wait for the use's work on the
- * page's memory, or return MMSB_E_INVALID_STATE as long as the stream captures; calls meanwhile wait for none of it, as beside a
+ * the device of the stream, which must not capture. Calls on the page that begin after mmsb_use_end wait for the use's work on
+ * its memory, or return MMSB_E_INVALID_STATE as long as the stream captures; calls meanwhile wait for none of it, as beside a
  * pin, but those that touch the bytes of a UNIFIED page are MMSB_E_BUSY where managed_hints of the device is 0, because the host
  * must keep out of them. Once it was used, the bytes of a UNIFIED or PINNED page cost each call a look at the device, as those of
  * a GPU page do, until it moves or is resized.

@@ -81,7 +81,8 @@ func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 // device's bytes are the newest. Errors: Unsupported (no device reaches the page), those of the devices.
 func (p *Page) Block(use bool) (memory DeviceMemory, err error) {
 	if at := p.Location(); at == abi.LocationCPU || at == abi.LocationDisk {
-		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, which no device reaches", p.handle(), at)
+		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, which no device reaches", p.handle(),
+			at)
 	}
 	if err = p.Present(); err != nil {
 		return memory, err

@@ -12,7 +12,8 @@ import (
 )
 
 // BeginUse is gpu.BeginUse, where a use may name a page that the device reaches in place of a block, or, to read, one that has a
-// replica on the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other page).
+// replica on the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other
+// page).
 func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error) {
 	for i := range uses {
 		if err := pin(&uses[i], s); err != nil {
