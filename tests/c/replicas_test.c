@@ -214,6 +214,13 @@ static void replicas_give_way(void) {
     CHECK_OK(mmsb_block_allocate(stream, 50 << 20, 0, 0, &block, &address));
     CHECK(!replicated(pages[2]) && !replicated(pages[3]));
     CHECK_OK(mmsb_block_free(block, 0, NULL));
+    mmsb_access_t access = {pages[4], MMSB_ACCESS_READ, 0}; /* a stream of any runtime of the device finds the replica */
+    mmsb_use_t use = 0;
+    CHECK_OK(mmsb_page_replicate(pages[4], 1));
+    CHECK_OK(mmsb_use_begin(stream, &access, 1, &use, NULL));
+    CHECK_OK(mmsb_use_address(use, pages[4], &address));
+    CHECK_OK(mmsb_use_end(use));
+    CHECK_OK(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER));
     end_world(&w);
 }
 
