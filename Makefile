@@ -544,7 +544,9 @@ test-arm64: wheel-arm64 venv ## the wheel for arm64 under an emulator
 	@tests/install/arm64.sh
 
 # An interpreter that has PyTorch, CuPy or RMM runs their examples, too.
-PEERS_PYTHON ?= build/venv-peers/bin/python
+# Other libraries are downloaded where there is a device of NVIDIA's: elsewhere no test reaches them.
+PEERS_VENV := $(if $(wildcard /dev/nvidiactl /dev/dxg),venv-peers,venv)
+PEERS_PYTHON ?= build/$(PEERS_VENV)/bin/python
 
 # Tests that ask for simulated devices, and get the GPU: those that need but one, with as much memory as it has.
 ON_GPU := $(patsubst %,build/c-gpu/%_test.c.run,kernels commands commands_random groups guard)
@@ -552,7 +554,7 @@ build/c-gpu/%.run: tests/c/% tests/gpu/on_gpu.h $(C_TEST_INPUTS) build/libmmsb.s
 	@$(compile_c) -include tests/gpu/on_gpu.h $< -o $@ $(call with_library,build)
 
 .PHONY: test-gpu
-test-gpu: $(KERNEL_ARCHIVE) build/c/places_test.c.run $(ON_GPU) $(STAMPS)/venv-peers ## what needs a GPU
+test-gpu: $(KERNEL_ARCHIVE) build/c/places_test.c.run $(ON_GPU) $(STAMPS)/$(PEERS_VENV) ## what needs a GPU
 	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@CHECK_APART=100 tools/run_programs.sh $(ON_GPU)
