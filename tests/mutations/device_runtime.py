@@ -50,10 +50,6 @@ DEVICE_RUNTIME = Go(
             "waitFor", "r.counts.waits.Add(1) if r != of { return nil }", "r.counts.waits.Add(1)", mode=ACROSS,
         ),
         Mutant(
-            "use-outlives-its-block", "a use of another runtime's stream goes on when the runtime of its block ends",
-            "endUses", "b.of == r", "false", mode=ACROSS,
-        ),
-        Mutant(
             "ended-streams-not-past", "points of a runtime that has ended never count as done",
             "streamTable.close", "s.completed.Store(math.MaxUint64)", "", mode=ACROSS,
         ),

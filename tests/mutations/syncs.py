@@ -250,10 +250,6 @@ SYNCS = Go(
             "context.FreeHost", "gpu.FreeOwned(memory.Block)", "error(nil)", mode=SHARED,
         ),
         Mutant(
-            "kernel-sees-devices", "the system's kernel is asked what a device has written",
-            "tracking.written", "residency.HasBlock(record.LoadState())", "false", mode=SHARED_SAVES,
-        ),
-        Mutant(
             "pin-stays", "a page stays pinned when its use ends",
             "PinBlock", "pinned.End = func() { native.Unpin(page, write) }", "", mode=USES,
         ),
