@@ -129,11 +129,11 @@ def test_what_lies_about_a_device(sim: mmsb.Context) -> None:
     recorder = stream.recorder()
     recorder.add(page, "read")
     recorder.add(sim.create_page(10), "read")
-    with pytest.raises(mmsb.UnsupportedError, match="not on a device"), recorder:
+    with pytest.raises(mmsb.UnsupportedError, match="no device reaches"), recorder:
         pass
     del recorder  # it has the page pinned
     page.destroy()
-    with pytest.raises(mmsb.UnsupportedError, match="not on a device"):
+    with pytest.raises(mmsb.UnsupportedError, match="no device reaches"):
         sim.create_page(10).block()
 
 
