@@ -279,9 +279,10 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 .PHONY: test-race
 test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
 	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(LONG_RACES)) / \
-	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))'))
+	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))|libmmsb/core/.*') / \
+	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))' | grep -x 'libmmsb/core/.*'))
 
-# The packages of which each takes about as long as all others together.
+# The packages of which each takes about as long as all others together of core, or all others.
 LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 RACE := python3 tools/go_test.py -race -buildmode=exe -tags $(TAGS),invariants
