@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import checkpoint_training
+import killed_training
 import mmsb
 import pytest
 from mmsb import state
@@ -19,17 +16,7 @@ STEPS = 1500
 def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = checkpoint_training.main(tmp_path / "whole", STEPS)
     folder = tmp_path / "killed"
-    program = [sys.executable, checkpoint_training.__file__, str(folder), str(STEPS)]
-    killed = 0
-    for turn in range(6):
-        with subprocess.Popen(program, stdout=subprocess.DEVNULL) as child:
-            before = checkpoint_training.newest(folder)
-            while child.poll() is None and checkpoint_training.newest(folder) == before:
-                time.sleep(0.001)
-            time.sleep(0.01 * turn)
-            child.kill()
-        killed += child.returncode == -signal.SIGKILL
-    assert killed > 0
+    killed_training.kill(checkpoint_training, folder, STEPS, 6)
     capsys.readouterr()
     assert checkpoint_training.main(folder, STEPS) == wanted
     assert "goes on behind step" in capsys.readouterr().out

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,20 +16,11 @@ def test_a_killed_training_goes_on_bit_for_bit(
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
     import checkpoint_training_torch as example
+    import killed_training
 
     wanted = example.main(tmp_path / "whole", STEPS)
     folder = tmp_path / "killed"
-    killed = 0
-    for turn in range(3):
-        program = [sys.executable, example.__file__, str(folder), str(STEPS)]
-        with subprocess.Popen(program, stdout=subprocess.DEVNULL) as child:
-            before = example.newest(folder)
-            while child.poll() is None and example.newest(folder) == before:
-                time.sleep(0.001)
-            time.sleep(0.01 * turn)
-            child.kill()
-        killed += child.returncode == -signal.SIGKILL
-    assert killed > 0
+    killed_training.kill(example, folder, STEPS, 3)
     capsys.readouterr()
     found = example.main(folder, STEPS)
     assert "goes on behind step" in capsys.readouterr().out
