@@ -11,6 +11,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"libmmsb/core/keeper"
 	"libmmsb/core/page"
 	"libmmsb/core/ticket"
 	gpupages "libmmsb/gpu/pages"
@@ -74,7 +75,7 @@ func mmsbgo_context_create(o *C.mmsb_context_options_t, context *C.mmsb_context_
 //export mmsbgo_context_destroy
 func mmsbgo_context_destroy(context C.mmsb_context_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.Destroy(uint64(context)))
+	return failed(keeper.End(uint64(context)))
 }
 
 //export mmsbgo_context_stats

@@ -15,6 +15,7 @@ import (
 	"libmmsb/core/capability"
 	"libmmsb/core/commands"
 	"libmmsb/core/delta"
+	"libmmsb/core/keeper"
 	"libmmsb/core/log"
 	"libmmsb/core/memory"
 	"libmmsb/core/page"
@@ -89,7 +90,7 @@ func mmsbgo_shutdown() (code C.mmsb_status_t) {
 	ticket.StopAll(true)
 	ticket.CloseAllHandles()
 	snapshot.CloseAllHandles()
-	page.DestroyAll()
+	keeper.EndAll()
 	plugin.End()
 	devices.EndShared()
 	return C.MMSB_OK

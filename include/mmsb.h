@@ -317,7 +317,8 @@ MMSB_API size_t mmsb_sizeof(int32_t structure);
 
 /* Ends every context, runtime, ticket and open snapshot of the process, as their own functions would, and stops the library's
  * background work. The next call starts the library again. Idempotent. Not needed before exit.
- * Errors: none of its own. Threads: any. Blocks: until running work has been cancelled. Since 0.1. */
+ * Errors: none of its own. Threads: any. Blocks: until running work has been cancelled, and stores are saved that
+ * mmsb_context_destroy would save. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_shutdown(void);
 
 /* ------------------------------------------------------------------------------------------------- contexts ---- */
@@ -374,7 +375,11 @@ MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options
 /* Ends the context, its pages and its runtimes; their handles become stale. Memory that is still pinned or in flight stays valid
  * but has no handle any more; its last unpin frees it. Waits for calls that are running on the context's pages, never for pins.
  * A guard checks everything once more: with MMSB_E_GUARD the context has ended all the same, because no later call could tell.
- * Errors: handle errors, MMSB_E_GUARD. Threads: any. Blocks: short. Since 0.1. */
+ * A store is saved first, unless save_bytes is MMSB_NEVER and save_interval_ns 0, if bytes of its pages may have been written
+ * through pointers, which no record has. It waits 10 seconds for groups of other threads. With an error of that save the context
+ * has ended all the same: who must not lose such bytes calls mmsb_store_save before.
+ * Errors: handle errors, MMSB_E_GUARD, of a store those of mmsb_store_save. Threads: any. Blocks: short, or for that save. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
 
 typedef struct mmsb_context_stats {
@@ -1985,7 +1990,9 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * each save it removes what no rule keeps: the keep_last newest snapshots stay, the newest of each of the last keep_hourly hours
  * and keep_daily days (UTC) that have any, and those that have a name. Records stay behind the oldest of the keep_last newest:
  * every state since can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log
- * and mmsb_store_info say so. Bytes that a program writes through pointers have no records: they are durable with the next save.
+ * and mmsb_store_info say so. Bytes that a program writes through pointers have no records: they are durable with the next save,
+ * which the keeper begins every save_interval_ns also where nothing else has changed, and when the store is closed. A save of its
+ * own that finds all as it was leaves no snapshot.
  *
  * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every
  * second, later every ten, the keeper tries to save the state and to go on behind it. With space_wait_ns such calls, and

@@ -248,10 +248,10 @@ func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(w *tick
 // isDue says whether the journal has grown enough since the last save.
 func (k *keeper) isDue() bool { return k.written.Load() >= k.due.Load() }
 
-// changed says whether there are records behind the last save.
+// changed says whether there are records behind the last save, or may be bytes that have none.
 func (k *keeper) changed() bool {
 	info, err := persist.GetJournalInfo(k.context)
-	return err == nil && info.Last > k.savedAt.Load()
+	return err == nil && (info.Last > k.savedAt.Load() || persist.MayBeWritten(k.context))
 }
 
 // unless works until the context ends.
@@ -297,7 +297,7 @@ func (k *keeper) alone(w *ticket.Work, run func() error) error {
 }
 
 func (k *keeper) save(whole bool, w *ticket.Work) error {
-	return k.alone(w, func() error { return k.saveAlone(whole, w) })
+	return k.alone(w, func() error { return k.saveAlone(whole, false, w) })
 }
 
 // saveIf saves where that is needed, also when a save that ran before it has ended: it may have made this one needless.
@@ -310,7 +310,7 @@ func (k *keeper) saveIf(needed func() bool) func(w *ticket.Work) error {
 			if !needed() {
 				return nil
 			}
-			return k.saveAlone(false, w)
+			return k.saveAlone(false, true, w)
 		})
 	}
 }
@@ -411,8 +411,9 @@ func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persi
 	return o, nil
 }
 
-// saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps.
-func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
+// saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps. unlessSame: nothing is
+// saved where nothing has changed.
+func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 	s, err := store.Look(file.OS{}, k.directory)
 	if err != nil {
 		return err
@@ -421,9 +422,10 @@ func (k *keeper) saveAlone(whole bool, w *ticket.Work) error {
 	if err != nil {
 		return err
 	}
+	o.UnlessSame = unlessSame
 	before := k.written.Load()
 	header, err := persist.SaveBeside(k.context, o, w)
-	if err != nil {
+	if err != nil || header == nil {
 		return err
 	}
 	k.written.Add(-before)
@@ -461,7 +463,7 @@ func SetName(context uint64, name string, w *ticket.Work) error {
 		return err
 	}
 	return k.alone(w, func() error {
-		if err := k.saveAlone(false, w); err != nil {
+		if err := k.saveAlone(false, false, w); err != nil {
 			return err
 		}
 		return persist.OnJournal(context, w, func(func(uint64) error) error {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"iter"
 	"sync/atomic"
 
 	"libmmsb/core/log"
@@ -109,12 +110,8 @@ func Destroy(h uint64) error {
 	return c.end()
 }
 
-// DestroyAll ends every context.
-func DestroyAll() {
-	for h := range contexts.All() {
-		_ = Destroy(h)
-	}
-}
+// All are all contexts, by handle.
+func All() iter.Seq2[uint64, *Context] { return contexts.All() }
 
 // end ends the context once; its index is free for another one only when nothing finds it by index any more.
 func (c *Context) end() error {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"unsafe"
 
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
@@ -15,7 +16,8 @@ type base struct {
 	own          *native.Base // made for this save
 	taken        bool         // own is native code's by now
 	pages, bytes uint64       // of its state
-	gone         []uint64     // ids of its pages that are no more, as far as the capture cannot know
+	at           lineage.Point
+	gone         []uint64 // ids of its pages that are no more, as far as the capture cannot know
 	goneBytes    uint64
 }
 
@@ -37,14 +39,15 @@ func (s *saver) openBase(target *SaveTarget, header *snapshot.Header) (base, err
 		return base{}, err
 	}
 	header.Base, header.BaseName = info.ID, filepath.Base(s.o.Base)
-	unchanged, ok := s.saved.unchanged(info.ID, info.Lineage.At(info.Position))
+	at := info.Lineage.At(info.Position)
+	unchanged, ok := s.saved.unchanged(info.ID, at)
 	if !ok {
 		return base{}, status.Errorf(status.Mismatch, "the context's state does not come from the snapshot %s in %q", info.ID,
 			s.o.Base)
 	}
 	if s.saved.chain[len(s.saved.chain)-1].id == info.ID {
 		s.fast = true
-		return base{table: native.LastSaved(), pages: s.saved.totals.pages, bytes: s.saved.totals.bytes}, nil
+		return base{table: native.LastSaved(), pages: s.saved.totals.pages, bytes: s.saved.totals.bytes, at: at}, nil
 	}
 	return s.readBase(target, unchanged)
 }

@@ -286,7 +286,8 @@ func (s *state) saveBeside(directory string, position uint64, o SaveOptions, w *
 }
 
 // SaveBeside saves a context into the directory of its journal, behind other saves: a base that nothing is removed for. The
-// options name no path but that of a base in the directory. Where the state does not come from that one, it is saved whole.
+// options name no path but that of a base in the directory. Where the state does not come from that one, it is saved whole. The
+// header is nil where o.UnlessSame has saved nothing.
 func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
 	err = useQueued(context, w, func(s *state) error {
 		opened := s.journals.open.Load()
@@ -301,6 +302,9 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 		if status.CodeOf(err) == status.Mismatch && o.Base != "" {
 			o.Base = ""
 			header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
+		}
+		if err == errSame {
+			header, err = nil, nil
 		}
 		return err
 	})

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -180,7 +181,7 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 		return header, err
 	}
 	header = s.writer.Header()
-	report, err := s.write(edges, &known, header.Latest)
+	report, err := s.write(edges, &known, &header)
 	if err != nil {
 		s.writer.Abort()
 		return header, err
@@ -305,7 +306,10 @@ func (s *saver) end() {
 	s.capture.End()
 }
 
-func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapshot.Report, error) {
+// errSame says that a snapshot would say no more than its base: who has had no record since has the same pages.
+var errSame = status.Errorf(status.OK, "nothing has changed")
+
+func (s *saver) write(edges [][2]uint64, known *base, header *snapshot.Header) (snapshot.Report, error) {
 	if err := s.fill(); err != nil {
 		return snapshot.Report{}, err
 	}
@@ -323,6 +327,10 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 		if !ok {
 			return snapshot.Report{}, status.Errorf(status.OutOfMemory, "no memory for the ids of removed pages")
 		}
+		if o.UnlessSame && s.recorded && s.writer.Empty() && header.Lineage.At(header.Position) == known.at {
+			maps.Copy(s.saved.large, s.large) // the kernel counts from now on what is written
+			return snapshot.Report{}, errSame
+		}
 		removed = append(removed, known.gone...)
 		if err := s.writer.Removed(removed); err != nil {
 			return snapshot.Report{}, err
@@ -332,7 +340,7 @@ func (s *saver) write(edges [][2]uint64, known *base, journalled uint64) (snapsh
 		return snapshot.Report{}, err
 	}
 	if s.recorded { // such a snapshot is never ahead of its journal
-		if err := s.flush(journalled); err != nil {
+		if err := s.flush(header.Latest); err != nil {
 			return snapshot.Report{}, err
 		}
 	}
@@ -436,9 +444,7 @@ func (s *saver) commit(report snapshot.Report, known *base, begin time.Time) {
 	if s.o.Base == "" {
 		s.saved.large = s.large
 	} else {
-		for index, large := range s.large {
-			s.saved.large[index] = large
-		}
+		maps.Copy(s.saved.large, s.large)
 	}
 	s.saved.totals.pages, s.saved.totals.bytes = known.pages, known.bytes
 	s.statistics.Lock()

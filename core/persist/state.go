@@ -199,6 +199,29 @@ func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index
 	return since, ok
 }
 
+// MayBeWritten says whether programs may have written bytes of a context's pages through pointers.
+func MayBeWritten(context uint64) (may bool) {
+	_ = use(context, func(s *state) error {
+		for _, leaf := range s.context.Memory().Leaves() {
+			for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
+				record := native.RecordAt(index)
+				state := record.LoadState()
+				if native.Kind(state) == native.KindPage && record.Exposed != 0 && state&native.ReadOnly == 0 {
+					may = true
+					return nil
+				}
+			}
+		}
+		return nil
+	})
+	return may
+}
+
+// AwaitGroups waits until no group is open. Errors: Busy (the calling thread has one open), Cancelled.
+func AwaitGroups(context uint64, cancel <-chan struct{}) error {
+	return page.Use(context, func(c *page.Context) error { return c.AwaitGroups(cancel) })
+}
+
 // Changed is how many bytes the pages of a context have that have changed since the newest snapshot, or may have:
 // of small pages, which a save writes whole, and of large ones, of which it writes what has changed. Beside changes it is about
 // that.

@@ -21,6 +21,7 @@ type SaveOptions struct {
 	Base               string
 	ChainLimit         int32 // files of a chain: a save that would be one more is whole; 0 = 64
 	RefuseInUse        bool  // Busy where another snapshot rests on the file that is replaced
+	UnlessSame         bool  // SaveBeside writes no file where it would say no more than its base
 
 	id snapshot.ID // zeros: a new one
 }

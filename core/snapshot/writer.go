@@ -397,6 +397,9 @@ func writeEntries[E any](w *Writer, kind uint32, list []E) error {
 	return nil
 }
 
+// Empty says that no page has an entry so far.
+func (w *Writer) Empty() bool { return w.totals.Pages == 0 && len(w.segment.Pages) == 0 }
+
 // Finish writes the segment table and the footer and finishes the sink: the file is there. statePages and stateBytes are
 // of the whole state, with what the bases give.
 func (w *Writer) Finish(statePages, stateBytes uint64) (Report, error) {

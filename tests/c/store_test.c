@@ -368,6 +368,31 @@ static void the_keeper_saves_by_itself(void) {
     }
 }
 
+static void a_close_saves_what_has_no_records(void) {
+    make_store("one");
+    uint8_t newest[16] = {0}; /* snapshot's id */
+    for (int turn = 0; turn < 3; turn++) {
+        mmsb_context_t context = opened(MMSB_STORE_WRITE);
+        mmsb_page_t page = known_page(context);
+        CHECK(holds(context, turn == 0 ? "one" : turn == 1 ? "pinned" : "address"));
+        if (turn == 0) {
+            void *address = NULL;
+            REQUIRE_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, &address));
+            memcpy(address, "pinned", 7);
+            CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_WRITE));
+        } else if (turn == 1) {
+            memcpy(mmsb_page_address(page), "address", 8);
+        }
+        if (turn == 1)
+            CHECK_OK(mmsb_shutdown()); /* ends contexts as their own function does */
+        else
+            CHECK_OK(mmsb_context_destroy(context));
+        CHECK_EQUAL(point_count(), 1);
+        CHECK((memcmp(newest, points[0].id, sizeof newest) == 0) == (turn == 2)); /* where nothing was written */
+        memcpy(newest, points[0].id, sizeof newest);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------------------------- forms ---- */
 
 static void started_work_does_the_same(void) {
@@ -704,15 +729,20 @@ static void calls_wait_so_long(void) {
 }
 
 static void the_end_of_a_context_ends_the_waiting(void) {
-    mmsb_context_t context = full_store(MMSB_WAIT_FOREVER);
-    change_t changes[CHANGES];
-    begin_changes(changes, context);
-    CHECK_OK(mmsb_context_destroy(context));
-    for (int i = 0; i < CHANGES; i++) {
-        REQUIRE(pthread_join(changes[i].thread, NULL) == 0);
-        CHECK(changes[i].status == MMSB_E_NO_SPACE || changes[i].status == MMSB_E_STALE_HANDLE);
+    for (int pointer = 0; pointer < 2; pointer++) { /* 1: there may be something to save */
+        mmsb_context_t context = full_store(MMSB_WAIT_FOREVER);
+        if (pointer)
+            memcpy(mmsb_page_address(known_page(context)), "lost", 5);
+        change_t changes[CHANGES];
+        begin_changes(changes, context);
+        CHECK_STATUS(mmsb_context_destroy(context), pointer ? MMSB_E_NO_SPACE : MMSB_OK);
+        for (int i = 0; i < CHANGES; i++) {
+            REQUIRE(pthread_join(changes[i].thread, NULL) == 0);
+            CHECK(changes[i].status == MMSB_E_NO_SPACE || changes[i].status == MMSB_E_STALE_HANDLE);
+        }
+        set_full(0);
+        clear_folder();
     }
-    set_full(0);
 }
 
 int main(void) {
@@ -724,6 +754,7 @@ int main(void) {
     RUN_IN_FOLDER(names_records_and_branches);
     RUN_IN_FOLDER(what_no_rule_keeps_goes);
     RUN_IN_FOLDER(the_keeper_saves_by_itself);
+    RUN_IN_FOLDER(a_close_saves_what_has_no_records);
     RUN_IN_FOLDER(started_work_does_the_same);
     RUN_IN_FOLDER(a_try_does_not_wait);
     RUN_IN_FOLDER(wrong_arguments_of_an_open);

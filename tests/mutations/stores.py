@@ -8,6 +8,7 @@ FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
 ROTATES = "^TestASaveLeavesNoRecords$"
 HOT = "^TestHotPages"
+END = "AtTheEnd$|^TestAnEnd|^TestAnIntervalSaves"
 FOLLOWERS = "^TestRandomFollowers$"
 
 STORES = Go(
@@ -17,9 +18,45 @@ STORES = Go(
     mode="^TestRandomPrograms$",
     sound=(
         "^TestRandomPrograms$ -programs 40", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper",
-        "Follower", ROTATES, HOT, "^TestABranchOf",
+        "Follower", ROTATES, HOT, END, "^TestABranchOf",
     ),
     mutants=(
+        # What a close saves.
+        Mutant(
+            "closed-unsaved", "what was written through pointers is lost when a store is closed",
+            "saveBeforeEnd", "return k.saveIf(k.changed)(nil)", "return nil",
+            mode=END,
+        ),
+        Mutant(
+            "pinned-once-is-forgotten", "only pages whose address was given out for good are saved",
+            "MayBeWritten", "record.Exposed != 0", "record.WritePins != 0",
+            mode=END,
+        ),
+        Mutant(
+            "changed-is-same", "a save of what has no records is dropped",
+            "saver.write", "s.recorded && s.writer.Empty() &&", "s.recorded &&",
+            mode=END,
+        ),
+        Mutant(
+            "same-saved-again", "a save that finds all as it was leaves a snapshot",
+            "saver.write", "o.UnlessSame &&", "false &&",
+            mode=END,
+        ),
+        Mutant(
+            "intervals-look-for-records", "an interval saves nothing that has no record",
+            "keeper.changed", "|| persist.MayBeWritten(k.context)", "",
+            mode=END,
+        ),
+        Mutant(
+            "never-saves-at-the-end", "a keeper that was told never to save does when the store is closed",
+            "saveBeforeEnd", "k.options.SaveBytes == Never && k.options.SaveInterval == 0 ||", "",
+            mode=END,
+        ),
+        Mutant(
+            "groups-hold-the-end", "a close waits for groups for ever",
+            "saveBeforeEnd", "close(over)", "_ = over",
+            mode=END,
+        ),
         # What stays.
         Mutant(
             "saved-records-stay", "records that a save has made unnecessary stay in the segment that is written",

@@ -42,6 +42,40 @@ def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
             store.page(1).write(0, b"later")
 
 
+def test_closing_saves_what_was_written_through_views(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with mmsb.open(folder) as store:
+        page, adopted = store.create_page(1 << 20, id=1), store.adopt(bytearray(100), id=2)
+        page.array()[:] = 7
+        adopted.array()[50] = 8
+    with mmsb.open(folder) as store:
+        assert store.page(1).read() == b"\x07" * (1 << 20)
+        assert store.page(2).read(50, 1) == b"\x08"
+    with mmsb.open(folder, save_bytes=math.inf) as store:
+        store.page(1).array()[:] = 9
+    with mmsb.open(folder, "read") as store:
+        assert store.page(1).read(0, 1) == b"\x07"
+
+
+def test_closing_says_what_it_could_not_save(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import resource, mmsb
+store = mmsb.open({str(tmp_path)!r})
+store.create_page(1 << 20).array()[:] = 7
+store.sync()
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))
+try:
+    store.close()
+except mmsb.NoSpaceError as error:
+    print(store.closed, error)
+store.close()
+"""
+    said = run_python(program).stdout
+    assert said.startswith(
+        "True the store was closed without a save, bytes written through pointers since the last one are lost: "
+    )
+
+
 def test_calls_wait_for_space(tmp_path: Path, run_python: RunPython) -> None:
     program = f"""
 import math, resource, threading, time, mmsb

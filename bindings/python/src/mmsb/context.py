@@ -244,7 +244,8 @@ class Context(Closable):
     def close(self) -> None:
         """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent.
 
-        With GuardError, which the last check of a guard can raise, it has ended all the same.
+        A store is saved first if bytes may have been written through views (mmsb.open, save_bytes). With GuardError, which the
+        last check of a guard can raise, and the errors of that save, it has ended all the same.
         """
         found = self._finalizer()
         if found is not None:
@@ -1392,12 +1393,12 @@ def can_adopt(memory: Lender) -> bool:
 
 
 def _close(handle: int) -> MMSBError | None:
-    """Ends a context, and returns what its guard has found."""
+    """Ends a context, and returns what its guard has found, or why a store could not be saved."""
     if lib.forked:
         return None
     _simulating.pop(handle, None)
     status = lib.mmsb_context_destroy(handle)
-    found = failure(status) if status == _abi.E_GUARD else None
+    found = failure(status) if status not in (_abi.OK, _abi.E_STALE_HANDLE) else None
     drop_released()
     sweep()
     return found

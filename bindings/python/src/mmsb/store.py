@@ -226,7 +226,8 @@ def open(
     - durability, interval_ms, segment_bytes: of the journal, see Context.journal(); None for the default, 16 MiB
     - save_bytes: the keeper, a thread of the library, saves the state when the journal has grown by so many bytes; None for
       64 MiB, or a tenth of the pages' bytes where that is more; math.inf for never
-    - save_interval: seconds after which it saves, if anything has changed; None for never
+    - save_interval: seconds after which it saves, if anything has changed, also through views; None for never. With
+      save_bytes=math.inf and None here nothing is saved but when the program asks, not even when the store is closed
     - keep_last: this many of the newest snapshots stay, and every state since the oldest of them can be opened; keep_hourly,
       keep_daily: the newest of each of that many hours and days stays, too; and so do those with a name
     - space_wait: seconds that calls which change pages wait after the disk is found full, math.inf for as long as it is; after
