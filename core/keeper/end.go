@@ -22,8 +22,9 @@ func End(context uint64) error {
 	if unsaved == nil || status.CodeOf(err) == status.StaleHandle {
 		return err
 	}
-	unsaved = status.Errorf(status.CodeOf(unsaved),
-		"the store was closed without a save, bytes written through pointers since the last one are lost: %v", unsaved)
+	why := status.Of(unsaved)
+	unsaved = &status.Error{Code: why.Code, Domain: why.Domain, Foreign: why.Foreign,
+		Text: "the store was closed without a save, bytes written through pointers since the last one are lost: " + why.Text}
 	log.Logf(log.Error, "%v", unsaved) // a finalizer has nobody to tell
 	return unsaved
 }

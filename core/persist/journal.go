@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
 	"sync/atomic"
@@ -303,7 +304,7 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 			o.Base = ""
 			header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
 		}
-		if err == errSame {
+		if errors.Is(err, errSame) {
 			header, err = nil, nil
 		}
 		return err

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -307,7 +308,7 @@ func (s *saver) end() {
 }
 
 // errSame says that a snapshot would say no more than its base: who has had no record since has the same pages.
-var errSame = status.Errorf(status.OK, "nothing has changed")
+var errSame = errors.New("nothing has changed")
 
 func (s *saver) write(edges [][2]uint64, known *base, header *snapshot.Header) (snapshot.Report, error) {
 	if err := s.fill(); err != nil {
