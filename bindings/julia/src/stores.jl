@@ -86,8 +86,8 @@ a tenth of the pages' bytes where that is more; `Inf`: never); `save_interval` (
 changed, also through pointers; default never. With `save_bytes = Inf` and this default nothing is saved but when the program
 asks, not even when the store is closed); `keep_last = 1` (so many of the newest snapshots stay, and every state since the oldest
 of them can be opened); `keep_hourly` and `keep_daily` (the newest of each of that many hours and days stays, too);
-`space_wait = 0` (seconds that calls which change pages wait after the disk is found full, `Inf`: as long as it is; after them, and
-in a group, they throw); and those of `MMSBState`.
+`space_wait = 0` (seconds that calls which change pages wait after the disk is found full, `Inf`: as long as it is; after them,
+and in a group, they throw); and those of `MMSBState`.
 
 A `PageBusyError` says which process writes the store.
 """
