@@ -57,6 +57,28 @@ def test_closing_saves_what_was_written_through_views(tmp_path: Path) -> None:
         assert store.page(1).read(0, 1) == b"\x07"
 
 
+def test_a_store_that_a_program_leaves_open_is_closed_at_exit(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import atexit, resource, sys, mmsb
+atexit.register(lambda: print(first.closed, first.page(1).size))
+first, second = mmsb.open({str(tmp_path / "first")!r}), mmsb.open({str(tmp_path / "second")!r})
+for store in (first, second):
+    store.create_page(1000, id=1).array()[:] = 7
+second.sync()
+if sys.argv[1:]:
+    first.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, -1))
+"""
+    assert run_python(program).stdout == "False 1000\n"
+    for name in ("first", "second"):
+        with mmsb.open(tmp_path / name, "read") as store:
+            assert store.page(1).read() == b"\x07" * 1000
+    program = program.replace("create_page(1000, id=1)", "page(1)").replace("= 7", "= 8").replace("sys.argv[1:]", "True")
+    ended = run_python(program.replace("first.page(1).size", "0"))
+    assert ended.stdout == "True 0\n"
+    assert ended.stderr.startswith("mmsb: the store was closed without a save, ")
+
+
 def test_closing_says_what_it_could_not_save(tmp_path: Path, run_python: RunPython) -> None:
     program = f"""
 import resource, mmsb

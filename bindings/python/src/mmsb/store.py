@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import math
 import os
+import sys
+import weakref
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _abi
 from ._convert import c_text, signed, unsigned
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, MMSBError
 from ._ffi import as_record, check, lib, sized, value_of
 from .context import Context
 from .journal import Journal, journal_options
@@ -79,6 +83,25 @@ class StorePoint(NamedTuple):
     names: int
 
 
+# What was written through views is saved when a store is closed, and no garbage collector closes it at exit.
+_open: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Closes the stores that a program has left open, behind what it has registered for its exit after the import of mmsb."""
+    for store in tuple(_open):
+        try:
+            store.close()
+        except MMSBError as error:  # the others are closed, too
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                print(f"mmsb: {error}", file=sys.stderr)
+
+
+# The first finalizer of a process registers what stops them all; what is registered behind it runs before.
+weakref.finalize(_open, _close_all).detach()
+atexit.register(_close_all)
+
+
 class Store(Context):
     """A context whose state a folder has, from open(). Every change is in the folder's journal, and close() needs no save.
 
@@ -98,6 +121,7 @@ class Store(Context):
         self._store_options = options
         self._timeout = timeout
         super().__init__(**context_options)
+        _open.add(self)
 
     def _create(self, options: _abi.ContextOptions) -> None:
         opened = ctypes.c_uint64()
