@@ -19,16 +19,12 @@ import (
 )
 
 func contextOptions(o *C.mmsb_context_options_t) page.Options {
-	options := page.Options{
+	return page.Options{
 		DefaultLocation: int32(o.default_location), DefaultDevice: int32(o.default_device), Simulate: int32(o.simulate),
 		SimulatedDevices: int32(o.simulated_devices), Fallback: int32(o.fallback), SimulatedMemory: uint64(o.simulated_memory),
 		MemoryLimit: uint64(o.memory_limit), HugePages: o.huge_pages != 0, GuardEvery: uint64(o.guard_every),
-		GuardQuarantine: uint64(o.guard_quarantine),
+		GuardQuarantine: uint64(o.guard_quarantine), DiskPath: C.GoString(o.disk_path), // NULL is an empty one
 	}
-	if o.disk_path != nil {
-		options.DiskPath = C.GoString(o.disk_path)
-	}
-	return options
 }
 
 //export mmsbgo_context_options_parse
@@ -161,11 +157,7 @@ func mmsbgo_context_dependency_order(context C.mmsb_context_t, to *C.mmsb_page_t
 // Tickets.
 
 func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_status_t {
-	t, err := ticket.Find(uint64(h))
-	if err != nil {
-		return failed(err)
-	}
-	return failed(call(t))
+	return on(ticket.Find, uint64(h), call)
 }
 
 // startWork begins work of total units, 0 while their number is not known, and gives its ticket a handle.
@@ -180,14 +172,21 @@ func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, r
 	return failed(put(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
-// waitFor runs work that its call waits for, for a time, after what its options name. work may be NULL.
-func waitFor(timeout uint64, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error {
+// waitFor runs work that its call waits for, after what its options name and for the time that they allow. work may be NULL.
+func waitFor(work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error {
 	after, err := afterTickets(work)
-	if err == nil && ticket.Elsewhere(timeout, after) {
-		err = page.CheckOutsideGroup()
-	}
 	if err != nil {
 		return err
+	}
+	return waitWithin(timeoutOf(work), after, run)
+}
+
+// waitWithin runs work that its call waits for, for a time.
+func waitWithin(timeout uint64, after []*ticket.Ticket, run func(w *ticket.Work) error) error {
+	if ticket.Elsewhere(timeout, after) {
+		if err := page.CheckOutsideGroup(); err != nil {
+			return err
+		}
 	}
 	return ticket.Within(timeout, after, run)
 }

@@ -12,7 +12,6 @@ import "C"
 
 import (
 	"math"
-	"time"
 	"unsafe"
 
 	"libmmsb/core/file"
@@ -28,29 +27,17 @@ import (
 
 // onDevices runs a call on the devices of a context.
 func onDevices(context C.mmsb_context_t, call func(set *devices.Set) error) C.mmsb_status_t {
-	set, err := gpupages.SetOf(uint64(context))
-	if err != nil {
-		return failed(err)
-	}
-	return failed(call(set))
+	return on(gpupages.SetOf, uint64(context), call)
 }
 
 // onRuntime runs a call on a runtime.
 func onRuntime(h C.mmsb_runtime_t, call func(r *devices.Runtime) error) C.mmsb_status_t {
-	r, err := devices.FindRuntime(uint64(h))
-	if err != nil {
-		return failed(err)
-	}
-	return failed(call(r))
+	return on(devices.FindRuntime, uint64(h), call)
 }
 
 // onStream runs a call on a stream.
 func onStream(h C.mmsb_stream_t, call func(s *gpu.Stream) error) C.mmsb_status_t {
-	s, err := gpu.FindStream(uint64(h))
-	if err != nil {
-		return failed(err)
-	}
-	return failed(call(s))
+	return on(gpu.FindStream, uint64(h), call)
 }
 
 //export mmsbgo_device_list
@@ -62,11 +49,7 @@ func mmsbgo_device_list(context C.mmsb_context_t, to *C.mmsb_device_info_t, capa
 		if err != nil {
 			return err
 		}
-		all := make([]C.mmsb_device_info_t, len(found))
-		for i := range found {
-			deviceInfo(&all[i], &found[i])
-		}
-		return list(all, array(to, capacity), count)
+		return listOf(found, to, capacity, count, deviceInfo)
 	})
 }
 
@@ -74,7 +57,7 @@ func deviceInfo(to *C.mmsb_device_info_t, d *devices.Device) {
 	to.ordinal, to.simulated = C.int32_t(d.Ordinal), number(d.Simulated)
 	putText(&to.name[0], C.size_t(len(to.name)), d.Name)
 	putText(&to.pci[0], C.size_t(len(to.pci)), d.PCI)
-	to.uuid = *(*[16]C.uint8_t)(unsafe.Pointer(&d.UUID))
+	to.uuid = identity(d.UUID)
 	to.bytes, to.free_bytes, to.granularity = C.uint64_t(d.Bytes), C.uint64_t(d.Free), C.uint64_t(d.Granularity)
 	to.major, to.minor = C.int32_t(d.Major), C.int32_t(d.Minor)
 	to.multiprocessors, to.numa_node = C.int32_t(d.Multiprocessors), C.int32_t(d.NUMANode)
@@ -121,12 +104,7 @@ func runtimeOptions(o *C.mmsb_runtime_options_t) devices.RuntimeOptions {
 	options := devices.RuntimeOptions{
 		Streams: int(o.streams), Budget: uint64(o.budget), LogEvents: uint64(o.log_events), GuardEvery: uint64(o.guard_every),
 		GuardQuarantine: uint64(o.guard_quarantine), RefusedAttempts: int(min(o.refused_attempts, math.MaxInt32)),
-	}
-	if options.Patience = -1; o.memory_wait_ns <= math.MaxInt64 { // 292 years are for ever
-		options.Patience = time.Duration(o.memory_wait_ns)
-	}
-	if o.ledger != nil {
-		options.Ledger = C.GoString(o.ledger)
+		Patience: durationOf(o.memory_wait_ns), Ledger: C.GoString(o.ledger),
 	}
 	if o.pool != nil {
 		text := C.GoString(o.pool)
@@ -276,10 +254,10 @@ func mmsbgo_stream_native(h C.mmsb_stream_t, native *C.uintptr_t) (code C.mmsb_s
 func mmsbgo_stream_wait(h C.mmsb_stream_t, timeout C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		if timeout > math.MaxInt64 { // 292 years are for ever
-			return s.Synchronize()
+		if wait := durationOf(timeout); wait >= 0 {
+			return s.SynchronizeWithin(wait)
 		}
-		return s.SynchronizeWithin(time.Duration(timeout))
+		return s.Synchronize()
 	})
 }
 

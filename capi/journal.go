@@ -8,8 +8,6 @@ package main
 import "C"
 
 import (
-	"unsafe"
-
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
@@ -28,7 +26,7 @@ func journalOptions(o *C.mmsb_journal_options_t) persist.JournalOptions {
 func mmsbgo_journal_open(context C.mmsb_context_t, directory *C.char, o *C.mmsb_journal_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	name, options := C.GoString(directory), journalOptions(o)
-	return failed(waitFor(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
+	return failed(waitWithin(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
 		return persist.OpenJournal(uint64(context), name, options, w)
 	}))
 }
@@ -41,9 +39,7 @@ func mmsbgo_journal_open_start(context C.mmsb_context_t, directory *C.char, o *C
 	if err := persist.CheckJournal(uint64(context), name, options); err != nil {
 		return failed(err)
 	}
-	return startWork(0, work, to, func(w *ticket.Work) error {
-		return persist.OpenJournal(uint64(context), name, options, w)
-	})
+	return startWork(0, work, to, func(w *ticket.Work) error { return persist.OpenJournal(uint64(context), name, options, w) })
 }
 
 // onJournal begins work on the journal that a context has.
@@ -58,9 +54,7 @@ func onJournal(context C.mmsb_context_t, work *C.mmsb_work_options_t, to *C.mmsb
 //export mmsbgo_journal_sync
 func mmsbgo_journal_sync(context C.mmsb_context_t, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return persist.SyncJournal(uint64(context), w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return persist.SyncJournal(uint64(context), w) }))
 }
 
 //export mmsbgo_journal_sync_start
@@ -80,9 +74,7 @@ func mmsbgo_journal_close(context C.mmsb_context_t) (code C.mmsb_status_t) {
 func mmsbgo_journal_trim(context C.mmsb_context_t, snapshot *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	name := C.GoString(snapshot)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return persist.TrimJournal(uint64(context), name, w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return persist.TrimJournal(uint64(context), name, w) }))
 }
 
 //export mmsbgo_journal_trim_start
@@ -137,8 +129,8 @@ func mmsbgo_journal_directory(directory *C.char, to *C.mmsb_journal_directory_t)
 	info := found.Info()
 	line := &info.Lineage
 	to.closed = number(info.Closed)
-	to.lineage = *(*[16]C.uint8_t)(unsafe.Pointer(&line.ID))
-	to.parent = *(*[16]C.uint8_t)(unsafe.Pointer(&line.Parent.Lineage))
+	to.lineage = identity(line.ID)
+	to.parent = identity(line.Parent.Lineage)
 	to.fork = C.uint64_t(line.Parent.Position)
 	to.branch, to.branches = C.uint64_t(info.Branch), C.uint64_t(info.Branches)
 	to.segments = C.uint64_t(len(info.Segments))
@@ -160,15 +152,11 @@ func mmsbgo_journal_segments(directory *C.char, to *C.mmsb_journal_segment_t, ca
 	if err != nil {
 		return failed(err)
 	}
-	segments := make([]C.mmsb_journal_segment_t, len(known))
-	for i, s := range known {
-		segments[i] = C.mmsb_journal_segment_t{
-			first: C.uint64_t(s.First), last: C.uint64_t(s.Last), bytes: C.uint64_t(s.Bytes), created_ns: C.int64_t(s.Created),
-			based: number(s.Based),
-		}
-		putText(&segments[i].name[0], C.size_t(len(segments[i].name)), s.Name)
-	}
-	return failed(list(segments, array(to, capacity), count))
+	return failed(listOf(known, to, capacity, count, func(to *C.mmsb_journal_segment_t, s *journal.SegmentInfo) {
+		to.first, to.last, to.bytes = C.uint64_t(s.First), C.uint64_t(s.Last), C.uint64_t(s.Bytes)
+		to.created_ns, to.based = C.int64_t(s.Created), number(s.Based)
+		putText(&to.name[0], C.size_t(len(to.name)), s.Name)
+	}))
 }
 
 //export mmsbgo_journal_records

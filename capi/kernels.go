@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"libmmsb/gpu/devices"
@@ -81,7 +82,7 @@ func mmsbgo_stream_scatter(h C.mmsb_stream_t, to C.uintptr_t, bytes C.uint64_t, 
 func mmsbgo_stream_copy_many(h C.mmsb_stream_t, copies *C.mmsb_copy_t, count C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		return devices.CopyMany(s, append([]kernels.Span(nil), array((*kernels.Span)(unsafe.Pointer(copies)), count)...))
+		return devices.CopyMany(s, slices.Clone(array((*kernels.Span)(unsafe.Pointer(copies)), count)))
 	})
 }
 
@@ -89,6 +90,6 @@ func mmsbgo_stream_copy_many(h C.mmsb_stream_t, copies *C.mmsb_copy_t, count C.s
 func mmsbgo_stream_propagate(h C.mmsb_stream_t, items *C.mmsb_propagation_t, count C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onStream(h, func(s *gpu.Stream) error {
-		return devices.Propagate(s, append([]kernels.Pair(nil), array((*kernels.Pair)(unsafe.Pointer(items)), count)...))
+		return devices.Propagate(s, slices.Clone(array((*kernels.Pair)(unsafe.Pointer(items)), count)))
 	})
 }

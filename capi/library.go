@@ -36,14 +36,11 @@ import (
 func mmsbgo_capabilities(records *C.mmsb_capability_t, capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	known := append(append(capability.List(), cuda.Capabilities()...), kernels.Capability(), nvml.Capability())
-	all := make([]C.mmsb_capability_t, len(known))
-	for i, k := range known {
-		all[i].struct_size = C.sizeof_mmsb_capability_t
-		all[i].available = number(k.Available)
-		putText(&all[i].name[0], C.size_t(len(all[i].name)), k.Name)
-		putText(&all[i].reason[0], C.size_t(len(all[i].reason)), k.Reason)
-	}
-	return failed(list(all, array(records, capacity), count))
+	return failed(listOf(known, records, capacity, count, func(to *C.mmsb_capability_t, k *capability.Capability) {
+		to.struct_size, to.available = C.sizeof_mmsb_capability_t, number(k.Available)
+		putText(&to.name[0], C.size_t(len(to.name)), k.Name)
+		putText(&to.reason[0], C.size_t(len(to.reason)), k.Reason)
+	}))
 }
 
 //export mmsbgo_log_configure

@@ -12,8 +12,10 @@ void mmsb__restore_descriptors(void);
 import "C"
 
 import (
+	"math"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 
 	"libmmsb/core/lasterror"
@@ -64,6 +66,15 @@ func list[T any](items []T, to []T, count *C.size_t) error {
 	return nil
 }
 
+// listOf is list for what C has as another type: put makes an item of each that was found.
+func listOf[From, To any](found []From, to *To, capacity C.size_t, count *C.size_t, put func(to *To, from *From)) error {
+	items := make([]To, len(found))
+	for i := range found {
+		put(&items[i], &found[i])
+	}
+	return list(items, array(to, capacity), count)
+}
+
 // put stores a number where the call succeeded.
 func put[T ~uint32 | ~uint64](to *T) func(value uint64, err error) error {
 	return func(value uint64, err error) error {
@@ -82,11 +93,31 @@ func number(yes bool) C.int32_t {
 	return 0
 }
 
+// identity is the name of a device, a file or a lineage.
+func identity[T ~[16]byte](name T) [16]C.uint8_t { return *(*[16]C.uint8_t)(unsafe.Pointer(&name)) }
+
+// durationOf is a time in nanoseconds; 292 years are for ever, which is less than 0.
+func durationOf(nanoseconds C.uint64_t) time.Duration {
+	if nanoseconds > math.MaxInt64 {
+		return -1
+	}
+	return time.Duration(nanoseconds)
+}
+
 // badIndex stores which item was bad.
 func badIndex(to *C.size_t, index int, err error) {
 	if err != nil && to != nil {
 		*to = C.size_t(index)
 	}
+}
+
+// on runs a call on what a handle stands for.
+func on[T any](find func(h uint64) (T, error), h uint64, call func(of T) error) C.mmsb_status_t {
+	of, err := find(h)
+	if err == nil {
+		err = call(of)
+	}
+	return failed(err)
 }
 
 // onContext runs a call on a context.

@@ -30,12 +30,12 @@ func createManyOptions(o *C.mmsb_page_options_t, count C.size_t) page.CreateOpti
 	return options
 }
 
-// numbers is a copy of an array in C memory; nil where that is NULL.
+// numbers is a copy of an array in C memory; nil where that is NULL, and only there.
 func numbers(first *C.uint64_t, count C.size_t) []uint64 {
 	if first == nil {
 		return nil
 	}
-	return append(make([]uint64, 0, int(count)), array((*uint64)(unsafe.Pointer(first)), count)...)
+	return slices.Clone(array((*uint64)(first), count))
 }
 
 //export mmsbgo_page_create
@@ -180,7 +180,7 @@ func mmsbgo_page_migrate_many(of *C.mmsb_page_t, count C.size_t, location C.mmsb
 	defer guard(&code)
 	index, err := page.CheckMigrateMany(pages(of, count), int32(location), int32(device))
 	if err == nil {
-		err = waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
+		err = waitFor(work, func(w *ticket.Work) (err error) {
 			index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), codes(statuses, count), w)
 			return err
 		})

@@ -6,9 +6,6 @@ package main
 import "C"
 
 import (
-	"math"
-	"time"
-
 	"libmmsb/gpu/devices"
 	gpu "libmmsb/gpu/runtime"
 )
@@ -29,13 +26,7 @@ func tagsOf(tags *C.mmsb_tag_t, count C.size_t) (all []gpu.Tag) {
 //export mmsbgo_pool_sleep
 func mmsbgo_pool_sleep(h C.mmsb_runtime_t, tags *C.mmsb_tag_t, count C.size_t, o *C.mmsb_sleep_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	options := gpu.SleepOptions{Mode: gpu.SleepMode(o.mode), Timeout: -1}
-	if o.timeout_ns <= math.MaxInt64 { // 292 years are for ever
-		options.Timeout = time.Duration(o.timeout_ns)
-	}
-	if o.folder != nil {
-		options.Folder = C.GoString(o.folder)
-	}
+	options := gpu.SleepOptions{Mode: gpu.SleepMode(o.mode), Timeout: durationOf(o.timeout_ns), Folder: C.GoString(o.folder)}
 	return onRuntime(h, func(r *devices.Runtime) error { return r.Sleep(tagsOf(tags, count), options) })
 }
 
@@ -79,11 +70,7 @@ func mmsbgo_capture_resume(h C.mmsb_capture_t, streams *C.mmsb_stream_t, count C
 //export mmsbgo_capture_end
 func mmsbgo_capture_end(h C.mmsb_capture_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	c, err := gpu.FindCapture(uint64(h))
-	if err == nil {
-		err = c.End()
-	}
-	return failed(err)
+	return on(gpu.FindCapture, uint64(h), (*gpu.Capture).End)
 }
 
 //export mmsbgo_capture_destroy

@@ -19,16 +19,12 @@ import (
 // Saving.
 
 func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
-	options := persist.SaveOptions{
+	return persist.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
 		RawWrites: int32(o.raw_writes), NotDurable: o.not_durable != 0, Queue: o.queue != 0,
 		CopyLimit: uint64(o.copy_limit), ChainLimit: int32(o.chain_limit),
-		RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
+		RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE, Base: C.GoString(o.base),
 	}
-	if o.base != nil {
-		options.Base = C.GoString(o.base)
-	}
-	return options
 }
 
 //export mmsbgo_writing_check
@@ -127,19 +123,12 @@ func mmsbgo_context_save_stats(context C.mmsb_context_t, stats *C.mmsb_save_stat
 // Loading.
 
 func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
-	options := persist.LoadOptions{
+	return persist.LoadOptions{
 		Lazy: o.mode == C.MMSB_LOAD_LAZY, InPlace: o.mode == C.MMSB_LOAD_IN_PLACE,
 		JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
 		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch), ToHost: o.to_host != 0,
+		Journal: C.GoString(o.journal), IDs: numbers(o.page_ids, C.size_t(o.page_count)),
 	}
-	if o.page_ids != nil {
-		ids := array((*uint64)(unsafe.Pointer(o.page_ids)), C.size_t(o.page_count))
-		options.IDs = append(make([]uint64, 0, len(ids)), ids...) // not nil, also where there are none
-	}
-	if o.journal != nil {
-		options.Journal = C.GoString(o.journal)
-	}
-	return options
 }
 
 //export mmsbgo_snapshot_load
@@ -222,15 +211,15 @@ func mmsbgo_snapshot_info(h C.mmsb_snapshot_t, info *C.mmsb_snapshot_info_t) (co
 	return onSnapshot(h, func(s *snapshot.Snapshot) error {
 		header, totals := s.Header(), s.Totals()
 		info.format = C.uint32_t(header.Version)
-		info.id, info.base = *(*[16]C.uint8_t)(unsafe.Pointer(&header.ID)), *(*[16]C.uint8_t)(unsafe.Pointer(&header.Base))
+		info.id, info.base = identity(header.ID), identity(header.Base)
 		info.taken_ns = 0
 		if !header.Taken.IsZero() {
 			info.taken_ns = C.int64_t(header.Taken.UnixNano())
 		}
 		info.position = C.uint64_t(header.Position)
 		line := &header.Lineage
-		info.lineage = *(*[16]C.uint8_t)(unsafe.Pointer(&line.ID))
-		info.parent = *(*[16]C.uint8_t)(unsafe.Pointer(&line.Parent.Lineage))
+		info.lineage = identity(line.ID)
+		info.parent = identity(line.Parent.Lineage)
 		info.fork = C.uint64_t(line.Parent.Position)
 		info.pages = C.uint64_t(totals.StatePages)
 		info.bytes = C.uint64_t(totals.StateBytes)
@@ -352,7 +341,7 @@ func mmsbgo_snapshot_mask_read(h C.mmsb_snapshot_t, id, offset C.uint64_t, bits 
 //export mmsbgo_snapshot_verify
 func mmsbgo_snapshot_verify(path *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(timeoutOf(work), work, verify(path)))
+	return failed(waitFor(work, verify(path)))
 }
 
 //export mmsbgo_snapshot_verify_start
@@ -374,7 +363,7 @@ func verify(path *C.char) func(w *ticket.Work) error {
 func mmsbgo_snapshot_diff(older, newer C.mmsb_snapshot_t, work *C.mmsb_work_options_t, to *C.mmsb_snapshot_change_t,
 	capacity C.size_t, count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
+	return failed(waitFor(work, func(w *ticket.Work) error {
 		return onBoth(older, newer, func(a, b *snapshot.Snapshot) error { return diff(a, b, w, array(to, capacity), count) })
 	}))
 }
@@ -411,7 +400,7 @@ func diff(a, b *snapshot.Snapshot, w *ticket.Work, to []C.mmsb_snapshot_change_t
 //export mmsbgo_snapshot_compact
 func mmsbgo_snapshot_compact(path, to *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(uint64(o.timeout_ns), nil, compact(path, to, o)))
+	return failed(waitWithin(uint64(o.timeout_ns), nil, compact(path, to, o)))
 }
 
 //export mmsbgo_snapshot_compact_start

@@ -8,8 +8,6 @@ package main
 import "C"
 
 import (
-	"unsafe"
-
 	"libmmsb/core/file"
 	"libmmsb/core/keeper"
 	"libmmsb/core/snapshot"
@@ -18,17 +16,13 @@ import (
 )
 
 func storeOptions(o *C.mmsb_store_options_t) keeper.Options {
-	options := keeper.Options{
-		At: store.At{Record: uint64(o.at_record), Time: int64(o.at_time_ns)}, Mode: int32(o.mode),
+	return keeper.Options{
+		At: store.At{Record: uint64(o.at_record), Time: int64(o.at_time_ns), Name: C.GoString(o.at_name)}, Mode: int32(o.mode),
 		Lazy: o.load == C.MMSB_LOAD_LAZY, Durability: int32(o.durability), IntervalMs: uint32(o.interval_ms),
 		SegmentBytes: uint64(o.segment_bytes), SaveBytes: uint64(o.save_bytes), SaveInterval: uint64(o.save_interval_ns),
 		SpaceWait: uint64(o.space_wait_ns),
 		Retention: store.Retention{Last: int(o.keep_last), Hourly: int(o.keep_hourly), Daily: int(o.keep_daily), Branches: true},
 	}
-	if o.at_name != nil {
-		options.At.Name = C.GoString(o.at_name)
-	}
-	return options
 }
 
 //export mmsbgo_store_open
@@ -37,7 +31,7 @@ func mmsbgo_store_open(directory *C.char, c *C.mmsb_context_options_t, o *C.mmsb
 	defer guard(&code)
 	start()
 	name, of, options := C.GoString(directory), contextOptions(c), storeOptions(o)
-	return failed(waitFor(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
+	return failed(waitWithin(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
 		return put(context)(keeper.Open(name, of, options, w))
 	}))
 }
@@ -61,9 +55,7 @@ func mmsbgo_store_open_start(directory *C.char, c *C.mmsb_context_options_t, o *
 //export mmsbgo_store_save
 func mmsbgo_store_save(context C.mmsb_context_t, whole C.int32_t, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return keeper.Save(uint64(context), whole != 0, w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return keeper.Save(uint64(context), whole != 0, w) }))
 }
 
 //export mmsbgo_store_save_start
@@ -80,9 +72,7 @@ func mmsbgo_store_save_start(context C.mmsb_context_t, whole C.int32_t, work *C.
 func mmsbgo_store_name(context C.mmsb_context_t, name *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	wanted := C.GoString(name)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return keeper.SetName(uint64(context), wanted, w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return keeper.SetName(uint64(context), wanted, w) }))
 }
 
 //export mmsbgo_store_name_start
@@ -100,9 +90,7 @@ func mmsbgo_store_name_start(context C.mmsb_context_t, name *C.char, work *C.mms
 func mmsbgo_store_unname(context C.mmsb_context_t, name *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	unwanted := C.GoString(name)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return keeper.RemoveName(uint64(context), unwanted, w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return keeper.RemoveName(uint64(context), unwanted, w) }))
 }
 
 //export mmsbgo_store_info
@@ -128,9 +116,7 @@ func mmsbgo_store_info(context C.mmsb_context_t, info *C.mmsb_store_info_t) (cod
 //export mmsbgo_store_wait
 func mmsbgo_store_wait(context C.mmsb_context_t, record C.uint64_t, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(waitFor(timeoutOf(work), work, func(w *ticket.Work) error {
-		return keeper.Wait(uint64(context), uint64(record), w)
-	}))
+	return failed(waitFor(work, func(w *ticket.Work) error { return keeper.Wait(uint64(context), uint64(record), w) }))
 }
 
 //export mmsbgo_store_wait_start
@@ -151,18 +137,15 @@ func mmsbgo_store_points(directory *C.char, to *C.mmsb_store_point_t, capacity C
 	if err != nil {
 		return failed(err)
 	}
-	points := make([]C.mmsb_store_point_t, len(found.Points))
-	for i := range found.Points {
-		p := &found.Points[i]
-		points[i] = C.mmsb_store_point_t{
-			id: *(*[16]C.uint8_t)(unsafe.Pointer(&p.ID)), lineage: *(*[16]C.uint8_t)(unsafe.Pointer(&p.Lineage.ID)),
+	return failed(listOf(found.Points, to, capacity, count, func(to *C.mmsb_store_point_t, p *store.Point) {
+		*to = C.mmsb_store_point_t{
+			id: identity(p.ID), lineage: identity(p.Lineage.ID),
 			position: C.uint64_t(p.Position), taken_ns: C.int64_t(p.Taken.UnixNano()), bytes: C.uint64_t(p.Bytes),
 			whole: number(p.Base.Header.Base == snapshot.ID{}), on_line: number(p.OnLine), leads: number(p.Leads),
 			names: C.int32_t(len(p.Names)),
 		}
 		if len(p.Names) > 0 {
-			putText(&points[i].name[0], C.size_t(len(points[i].name)), p.Names[0])
+			putText(&to.name[0], C.size_t(len(to.name)), p.Names[0])
 		}
-	}
-	return failed(list(points, array(to, capacity), count))
+	}))
 }

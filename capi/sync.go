@@ -31,7 +31,7 @@ func mmsbgo_page_sync_many(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_s
 	defer guard(&code)
 	index, err := 0, page.CheckSync(int32(direction), int32(device))
 	if err == nil {
-		err = waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
+		err = waitFor(work, func(w *ticket.Work) (err error) {
 			index, err = page.SyncMany(pages(of, count), page.Direction(direction), int32(device), codes(statuses, count), w)
 			return err
 		})
@@ -119,7 +119,7 @@ func prefetch(context C.mmsb_context_t, ids []uint64, device C.int32_t, w *ticke
 // counting runs work that its call waits for, and gives the caller what it counts, where that is asked for.
 func counting(to *C.uint64_t, work *C.mmsb_work_options_t, run func(w *ticket.Work) (uint64, error)) error {
 	count := uint64(0)
-	err := waitFor(timeoutOf(work), work, func(w *ticket.Work) (err error) {
+	err := waitFor(work, func(w *ticket.Work) (err error) {
 		count, err = run(w)
 		return err
 	})
@@ -161,15 +161,10 @@ func mmsbgo_context_lost_pages(context C.mmsb_context_t, to *C.mmsb_lost_page_t,
 	count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	return onContext(context, func(c *page.Context) error {
-		lost := c.LostPages()
-		items := make([]C.mmsb_lost_page_t, len(lost))
-		for i, l := range lost {
-			items[i] = C.mmsb_lost_page_t{
-				page: C.mmsb_page_t(l.Page), id: C.uint64_t(l.ID), size: C.uint64_t(l.Size), lost: C.uint64_t(l.Lost),
-				device: C.int32_t(l.Device),
-			}
-		}
-		return list(items, array(to, capacity), count)
+		return listOf(c.LostPages(), to, capacity, count, func(to *C.mmsb_lost_page_t, l *page.LostPage) {
+			to.page, to.id, to.device = C.mmsb_page_t(l.Page), C.uint64_t(l.ID), C.int32_t(l.Device)
+			to.size, to.lost = C.uint64_t(l.Size), C.uint64_t(l.Lost)
+		})
 	})
 }
 

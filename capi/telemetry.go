@@ -22,11 +22,7 @@ func mmsbgo_telemetry_list(to *C.mmsb_telemetry_t, capacity C.size_t, count *C.s
 	if err != nil {
 		return failed(err)
 	}
-	told := make([]C.mmsb_telemetry_t, len(devices))
-	for i := range devices {
-		putTelemetry(&told[i], &devices[i])
-	}
-	return failed(list(told, array(to, capacity), count))
+	return failed(listOf(devices, to, capacity, count, putTelemetry))
 }
 
 func putTelemetry(to *C.mmsb_telemetry_t, d *nvml.Device) {

@@ -1,7 +1,7 @@
 "Fallback to the CPU for programs that run without a GPU."
 module DeviceFallback
 
-using ..MMSB: AbstractMMSBError, CPU_ONLY, MMSBState, Page, call, check, fill_reference
+using ..MMSB: AbstractMMSBError, CPU_ONLY, MMSBState, Page, fill_list, fill_reference
 using ..MMSB.DeviceSync: GPUCommandBuffer, enqueue_propagation_command
 using ..MMSB.LibMMSB
 
@@ -14,14 +14,7 @@ Whether this process can use a GPU. A simulated device does not count.
 """
 has_gpu_support() = any(record -> capability_name(record) == "cuda" && record.available == 1, capabilities())
 
-function capabilities()
-    count = Ref{Csize_t}(0)
-    check(mmsb_capabilities(C_NULL, 0, count))
-    records = Vector{mmsb_capability_t}(undef, count[])
-    check(mmsb_capabilities(records, length(records), count))
-    return records
-end
-
+capabilities() = fill_list(mmsb_capability_t, mmsb_capabilities)
 capability_name(record) = String(UInt8[c for c in Iterators.takewhile(!iszero, reinterpret(UInt8, collect(record.name)))])
 
 # The codes for a device that is missing, cannot do the call, failed or is lost.
@@ -51,20 +44,9 @@ counts bytes that only the device had, or that it may have changed. With a `fall
 on by themselves. What has lost bytes can be deleted, or loaded again from a snapshot.
 """
 function get_lost_pages(state::MMSBState)
-    count = Ref{Csize_t}(0)
-    lost = Vector{mmsb_lost_page_t}(undef, 256)
-    while true
-        try
-            call(mmsb_context_lost_pages, state, lost, length(lost), count)
-            break
-        catch failure
-            failure isa AbstractMMSBError && failure.code == MMSB_E_OUT_OF_RANGE || rethrow()
-            resize!(lost, count[])
-        end
-    end
     return [
         (page = Page(state, l.page), size = Int(l.size), lost = Int(l.lost), device = Int(l.device)) for
-        l in view(lost, 1:Int(count[]))
+        l in fill_list(mmsb_lost_page_t, mmsb_context_lost_pages, state)
     ]
 end
 

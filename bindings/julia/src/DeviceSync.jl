@@ -3,8 +3,9 @@ module DeviceSync
 
 using ..MMSB: DeviceStream, MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION, UNIFIED_LOCATION
 using ..MMSB: destroy_ticket, record_stream
-using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, call, check, error_type, fill_reference, get_page, initialised, list_pointer
-using ..MMSB: move_page!, moving_many, nanoseconds, on_cpu_only, placement, reject, run_work, start, syncing_many, with_fields
+using ..MMSB: AbstractMMSBError, WAIT_SLICE_NS, call, check, counters_of, error_type, fill_list, fill_reference, get_page
+using ..MMSB: initialised, list_pointer, move_page!, moving_many, nanoseconds, on_cpu_only
+using ..MMSB: placement, reject, run_work, start, syncing_many, with_fields
 using ..MMSB.LibMMSB
 import ..MMSB: handle, owner
 
@@ -90,16 +91,9 @@ Where the page has its bytes, as named tuples `(location, device, size, newer)`:
 where it has one, then its replicas. `newer` counts bytes in ranges that are newer here than in the page's other place.
 """
 function get_page_copies(page::Page)
-    copies = Vector{mmsb_page_copy_t}(undef, 4)
-    count = Ref{Csize_t}(0)
-    while true
-        status = GC.@preserve page mmsb_page_copies(handle(page), copies, length(copies), count)
-        status == MMSB_E_OUT_OF_RANGE && count[] > length(copies) || (check(status); break)
-        resize!(copies, count[])
-    end
     return [
         (location = PageLocation(copy.location), device = Int(copy.device), size = Int(copy.size), newer = Int(copy.newer))
-        for copy in view(copies, 1:Int(count[]))
+        for copy in fill_list(mmsb_page_copy_t, mmsb_page_copies, page)
     ]
 end
 
@@ -406,8 +400,7 @@ the most that have waited in the ring of a thread; `:capacity`, `:workers`, `:pr
 function get_command_statistics(buffer::GPUCommandBuffer)
     stats = initialised(mmsb_commands_stats_t, mmsb_commands_stats_init)
     call(mmsb_commands_stats, buffer, stats)
-    names = filter(name -> !(name in (:struct_size, :reserved)), fieldnames(mmsb_commands_stats_t))
-    return Dict{Symbol,Int}(name => getfield(stats[], name) for name in names)
+    return Dict(pairs(counters_of(stats[])))
 end
 
 """

@@ -42,8 +42,7 @@ devices can access.
 function get_device_memory(state::MMSBState, device::Union{Integer,Symbol} = 0)
     memory = initialised(mmsb_device_memory_t, mmsb_device_memory_init)
     call(mmsb_device_memory, state, device_or_host(device), memory)
-    wanted = filter(name -> name ∉ (:struct_size, :reserved), fieldnames(mmsb_device_memory_t))
-    return NamedTuple{wanted}(map(name -> Int(getfield(memory[], name)), wanted))
+    return counters_of(memory[])
 end
 
 """
@@ -134,8 +133,7 @@ The current counters of a runtime, named as in `mmsb_runtime_stats_t`. `outstand
 function get_runtime_statistics(runtime::DeviceRuntime)
     stats = initialised(mmsb_runtime_stats_t, mmsb_runtime_stats_init)
     call(mmsb_runtime_stats, runtime, stats)
-    wanted = filter(name -> name ∉ (:struct_size, :reserved), fieldnames(mmsb_runtime_stats_t))
-    return NamedTuple{wanted}(map(name -> Int(getfield(stats[], name)), wanted))
+    return counters_of(stats[])
 end
 
 """
@@ -144,11 +142,8 @@ end
 The current counters of a tag in a runtime: `live`, `peak` and `total_bytes` in bytes; `blocks`,
 `total_blocks`, `failures`.
 """
-function get_tag_statistics(runtime::DeviceRuntime, tag::AbstractString)
-    stats = fill_reference(mmsb_tag_stats_t, mmsb_runtime_tag_stats, runtime, tag_of(tag))
-    wanted = filter(!=(:reserved), fieldnames(mmsb_tag_stats_t))
-    return NamedTuple{wanted}(map(name -> Int(getfield(stats, name)), wanted))
-end
+get_tag_statistics(runtime::DeviceRuntime, tag::AbstractString) =
+    counters_of(fill_reference(mmsb_tag_stats_t, mmsb_runtime_tag_stats, runtime, tag_of(tag)))
 
 function tag_of(name::AbstractString)
     tag = Ref{mmsb_tag_t}(0)
@@ -185,10 +180,7 @@ Statistics under the names of PyTorch's `torch.cuda.memory_stats`, such as `"all
 that mean nothing here are left out.
 """
 function get_memory_statistics(runtime::DeviceRuntime)
-    count = Ref{Csize_t}(0)
-    call(mmsb_runtime_memory_stats, runtime, Ptr{mmsb_memory_stat_t}(C_NULL), 0, count)
-    entries = Vector{mmsb_memory_stat_t}(undef, count[])
-    call(mmsb_runtime_memory_stats, runtime, entries, length(entries), count)
+    entries = fill_list(mmsb_memory_stat_t, mmsb_runtime_memory_stats, runtime)
     return Dict{String, Int}(unsafe_string(entry.name) => Int(entry.value) for entry in entries)
 end
 

@@ -41,8 +41,7 @@ Memory of the whole library in bytes, by purpose, named as in `mmsb_memory_usage
 function get_memory_usage()
     usage = initialised(mmsb_memory_usage_t, mmsb_memory_usage_init)
     check(mmsb_memory_usage(usage))
-    names = filter(name -> endswith(string(name), "_bytes"), fieldnames(mmsb_memory_usage_t))
-    return Dict{Symbol,Int}(name => getfield(usage[], name) for name in names)
+    return Dict(pairs(counters_of(usage[])))
 end
 
 """

@@ -111,8 +111,7 @@ Counters of the state's saves, named as in `mmsb_save_stats_t`.
 function get_save_statistics(state::MMSBState)
     stats = initialised(mmsb_save_stats_t, mmsb_save_stats_init)
     call(mmsb_context_save_stats, state, stats)
-    counters = filter(name -> !(name in (:struct_size, :reserved_word, :reserved)), fieldnames(mmsb_save_stats_t))
-    return Dict{Symbol,Int}(name => getfield(stats[], name) for name in counters)
+    return Dict(pairs(counters_of(stats[])))
 end
 
 "A snapshot in memory of the library, which is freed with this object at the latest."

@@ -128,6 +128,12 @@ end
     return :(T($(fields...)))
 end
 
+"The counters of a struct by their names, without those named in `apart`."
+function counters_of(record::T, apart::Symbol...) where {T}
+    names = filter(name -> !(name in (:struct_size, :reserved_word, :reserved, apart...)), fieldnames(T))
+    return NamedTuple{names}(map(name -> Int(getfield(record, name)), names))
+end
+
 "Pointer to a zero-terminated text for a struct's field; a zero within it is an ArgumentError. The caller keeps it alive."
 text_pointer(text::String) = convert(Ptr{UInt8}, Base.unsafe_convert(Cstring, text))
 
@@ -190,12 +196,18 @@ Calls a C function that fills an array of `T` by the header's rules for lists: (
 after the call for its length, the call is repeated.
 """
 function fill_list(::Type{T}, f::F, object) where {T,F}
-    count = Ref{Csize_t}(0)
-    call(f, object, C_NULL, 0, count)
     kept = owner(object)
+    GC.@preserve kept begin
+        fill_list(T, (list...) -> f(handle(object), list...))
+    end
+end
+
+function fill_list(::Type{T}, f::F) where {T,F}
+    count = Ref{Csize_t}(0)
+    check(f(C_NULL, 0, count))
     while true
         items = Vector{T}(undef, count[])
-        status = GC.@preserve kept f(handle(object), items, length(items), count)
+        status = f(items, length(items), count)
         status == MMSB_E_OUT_OF_RANGE && count[] > length(items) && continue
         check(status)
         return resize!(items, count[])

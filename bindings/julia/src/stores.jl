@@ -199,10 +199,7 @@ seconds calls have waited for the disk, all threads together.
 function store_info(state::MMSBState)
     record = initialised(mmsb_store_info_t, mmsb_store_info_init)
     call(mmsb_store_info, state, record)
-    names = filter(fieldnames(mmsb_store_info_t)) do name
-        !(name in (:struct_size, :reserved_word, :reserved, :last_save_ns, :followed_ns, :waited_ns))
-    end
-    counters = (; (name => Int(getfield(record[], name)) for name in names)...)
+    counters = counters_of(record[], :last_save_ns, :followed_ns, :waited_ns)
     times = (
         last_save = seconds_of(record[].last_save_ns), followed = seconds_of(record[].followed_ns),
         waited = record[].waited_ns / 1e9,
@@ -221,14 +218,7 @@ the newest state comes from it; `leads`: every state since can be opened; `name`
 """
 function store_points(directory::AbstractString)
     path = path_text(directory)
-    points = Vector{mmsb_store_point_t}(undef, 16)
-    count = Ref{Csize_t}(0)
-    while true
-        status = mmsb_store_points(path, points, length(points), count)
-        status == MMSB_E_OUT_OF_RANGE && count[] > length(points) || (check(status); break)
-        resize!(points, count[])
-    end
-    return map(point_of, resize!(points, count[]))
+    return map(point_of, fill_list(mmsb_store_point_t, (list...) -> mmsb_store_points(path, list...)))
 end
 
 function point_of(point::mmsb_store_point_t)

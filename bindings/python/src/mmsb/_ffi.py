@@ -196,6 +196,23 @@ def number_from(call: Callable[..., int], *arguments: object, check: Callable[[i
     return number.value
 
 
+def listed(
+    kind: Any, call: Callable[..., int], *arguments: object, capacity: int = 16, check: Callable[[int], None] = check
+) -> list[Any]:
+    """One of the library's lists, whatever its length; capacity is how many items are expected.
+
+    call takes the arguments, an array of a kind, its length, and where the number of items goes.
+    """
+    count = ctypes.c_size_t()
+    while True:
+        found: ctypes.Array[Any] = (kind * capacity)()
+        status = call(*arguments, found, capacity, count)
+        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
+            check(status)
+            return found[: count.value]
+        capacity = count.value
+
+
 S = TypeVar("S", bound=ctypes.Structure)
 R = TypeVar("R")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from . import _abi
 from ._convert import nanoseconds, signed, unsigned
 from ._errors import MMSBError, error_for
-from ._ffi import as_record, check, lib, naming_pages, number_from, sized
+from ._ffi import as_record, check, lib, listed, naming_pages, number_from, sized
 from ._lease import when_dropped
 from ._object import Handled
 
@@ -117,11 +117,9 @@ class CommandBuffer(Handled):
 
     def failures(self) -> list[CommandFailure]:
         """Takes the failures out of the buffer, the oldest first; the newest 256 were kept."""
-        records, count = (_abi.CommandFailure * 256)(), ctypes.c_size_t()
-        check(lib.mmsb_commands_failures(self.handle, records, len(records), count))
         return [
-            CommandFailure(record.page, error_for(record.code, naming_pages(record.text.decode("utf-8", "replace"))))
-            for record in records[: count.value]
+            CommandFailure(raw.page, error_for(raw.code, naming_pages(raw.text.decode("utf-8", "replace"))))
+            for raw in listed(_abi.CommandFailure, lib.mmsb_commands_failures, self.handle, capacity=256)
         ]
 
     def close(self) -> None:

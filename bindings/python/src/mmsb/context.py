@@ -42,7 +42,7 @@ from ._errors import (
     StaleHandleError,
     UnsupportedError,
 )
-from ._ffi import as_record, check, failure, lib, name_of, number_from, sized, sync_of, value_of
+from ._ffi import as_record, check, failure, lib, listed, name_of, number_from, sized, sync_of, value_of
 from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
 from ._tensor import Lender, Lent, Wanted, give_back, lend, lend_all, stream_of
@@ -500,12 +500,13 @@ class Context(Closable):
 
     def pages(self) -> PageArray:
         """All live pages. A page that is created or destroyed during the call may be missing or included."""
+        return self._walk(lib.mmsb_context_pages)
+
+    def _walk(self, call: Callable[..., int], *arguments: int) -> PageArray:
         cursor, count = ctypes.c_uint64(), ctypes.c_size_t()
-        part = zeroed_words(_WALK)
-        address = part.buffer_info()[0]
-        found = array("Q")
+        part, found = zeroed_words(_WALK), array("Q")
         while True:
-            self._check(lib.mmsb_context_pages(self.handle, cursor, address, _WALK, count))
+            self._check(call(self.handle, *arguments, cursor, part.buffer_info()[0], _WALK, count))
             if not count.value:
                 return PageArray(self, found)
             found.extend(part[: count.value])
@@ -745,15 +746,7 @@ class Context(Closable):
 
     def device_pages(self, device: int = 0) -> PageArray:
         """The pages that have bytes in memory of a device."""
-        cursor, count = ctypes.c_uint64(), ctypes.c_size_t()
-        part = zeroed_words(_WALK)
-        found = array("Q")
-        number = signed(device, "device")
-        while True:
-            self._check(lib.mmsb_context_device_pages(self.handle, number, cursor, part.buffer_info()[0], _WALK, count))
-            if not count.value:
-                return PageArray(self, found)
-            found.extend(part[: count.value])
+        return self._walk(lib.mmsb_context_device_pages, signed(device, "device"))
 
     def lost_pages(self) -> list[LostPage]:
         """The GPU pages whose device is lost, when those have gone on that could.
@@ -761,14 +754,8 @@ class Context(Closable):
         With a fallback, pages whose newest bytes the host has go on by themselves. What has lost bytes can be destroyed, or
         loaded again from a snapshot.
         """
-        count, capacity = ctypes.c_size_t(), 256
-        while True:
-            found = (_abi.LostPage * capacity)()
-            status = lib.mmsb_context_lost_pages(self.handle, found, capacity, count)
-            if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-                self._check(status)
-                return [LostPage(Page(self, raw.page), raw.size, raw.lost, raw.device) for raw in found[: count.value]]
-            capacity = count.value
+        found = listed(_abi.LostPage, lib.mmsb_context_lost_pages, self.handle, capacity=256, check=self._check)
+        return [LostPage(Page(self, raw.page), raw.size, raw.lost, raw.device) for raw in found]
 
     def sync_stats(self) -> SyncStats:
         """What the pages have in two places, and what has moved."""
@@ -1092,42 +1079,24 @@ class Context(Closable):
         return self._restoring_bytes(data, ids).start(after)
 
     def _restoring(self, path: AnyPath | None, options: LoadOptions) -> Work[None]:
-        return Work(
-            lib.mmsb_snapshot_load,
-            lib.mmsb_snapshot_load_start,
-            self.handle,
-            path_bytes("" if path is None else path, "path"),
-            options=options.raw,
-            make=drop_released,
-            kept=options,
-            check=self._check,
-        )
+        name = path_bytes("" if path is None else path, "path")
+        return self._loading(lib.mmsb_snapshot_load, lib.mmsb_snapshot_load_start, name, options=options)
 
     def _restoring_from(self, file: File, ids: Numbers | None, lazy: bool) -> Work[None]:
+        blocking, starting = lib.mmsb_snapshot_load_descriptor, lib.mmsb_snapshot_load_descriptor_start
         options = LoadOptions(ids, lazy, None, None, None, None)
-        return Work(
-            lib.mmsb_snapshot_load_descriptor,
-            lib.mmsb_snapshot_load_descriptor_start,
-            self.handle,
-            _descriptor(file),
-            options=options.raw,
-            make=drop_released,
-            kept=(options, file),
-            check=self._check,
-        )
+        return self._loading(blocking, starting, _descriptor(file), options=options, source=file)
 
     def _restoring_bytes(self, data: BytesLike, ids: Numbers | None) -> Work[None]:
+        blocking, starting = lib.mmsb_snapshot_load_memory, lib.mmsb_snapshot_load_memory_start
         options, source = LoadOptions(ids, False, None, None, None, None), readable(data)
+        return self._loading(blocking, starting, source.address, source.length, options=options, source=source)
+
+    def _loading(self, *calls_and_source: Any, options: LoadOptions, source: object = None) -> Work[None]:
+        blocking, starting, *where = calls_and_source
+        kept = (options, source)
         return Work(
-            lib.mmsb_snapshot_load_memory,
-            lib.mmsb_snapshot_load_memory_start,
-            self.handle,
-            source.address,
-            source.length,
-            options=options.raw,
-            make=drop_released,
-            kept=(options, source),
-            check=self._check,
+            blocking, starting, self.handle, *where, options=options.raw, make=drop_released, kept=kept, check=self._check
         )
 
     def _run_load(self, work: Work[None], timeout: float | None) -> None:
@@ -1231,11 +1200,7 @@ class Context(Closable):
 
     def devices(self) -> list[Device]:
         """The driver's devices, or simulated ones if the context asked for them. NoDeviceError says why there are none."""
-        count = ctypes.c_size_t()
-        self._check(lib.mmsb_device_list(self.handle, None, 0, count))
-        found = (_abi.DeviceInfo * count.value)()
-        self._check(lib.mmsb_device_list(self.handle, found, len(found), count))
-        return [device_of(info) for info in found]
+        return [device_of(info) for info in listed(_abi.DeviceInfo, lib.mmsb_device_list, self.handle, check=self._check)]
 
     def set_device_budget(self, bytes: int, device: int | None = 0) -> None:
         """Sets how many bytes of a device this process takes at most for runtimes and pages of all its contexts; 0: any number.

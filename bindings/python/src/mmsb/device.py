@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union, overloa
 from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, MismatchError, MMSBError, OutOfRangeError
-from ._ffi import as_record, check, lib, number_from, sized, value_of
+from ._ffi import as_record, check, lib, listed, number_from, sized, value_of
 from ._lease import hold, let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
 from ._tensor import DEFAULT_STREAM, Lender, Wanted, export, lend, stream_of
@@ -345,10 +345,7 @@ class Runtime(Closable):
         Names that mean nothing here are left out. POOL is all, small_pool (up to 1 MiB) or large_pool. In every family current is
         allocated - freed; what streams give out again by themselves counts.
         """
-        count = ctypes.c_size_t()
-        check(lib.mmsb_runtime_memory_stats(self.handle, None, 0, count))
-        entries = (_abi.MemoryStat * count.value)()
-        check(lib.mmsb_runtime_memory_stats(self.handle, entries, len(entries), count))
+        entries = listed(_abi.MemoryStat, lib.mmsb_runtime_memory_stats, self.handle, capacity=256)
         return {entry.name.decode(): entry.value for entry in entries}
 
     @overload
@@ -957,14 +954,7 @@ class Telemetry(NamedTuple):
 
 def telemetry() -> list[Telemetry]:
     """How NVIDIA's devices are doing; raises UnsupportedError without NVIDIA's management library."""
-    count, capacity = ctypes.c_size_t(), 16
-    while True:
-        found = (_abi.Telemetry * capacity)()
-        status = lib.mmsb_telemetry_list(found, capacity, count)
-        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-            check(status)
-            return [_telemetry(raw) for raw in found[: count.value]]
-        capacity = count.value
+    return [_telemetry(raw) for raw in listed(_abi.Telemetry, lib.mmsb_telemetry_list)]
 
 
 def _telemetry(raw: _abi.Telemetry) -> Telemetry:
@@ -975,9 +965,6 @@ def _telemetry(raw: _abi.Telemetry) -> Telemetry:
 
 def telemetry_paths() -> list[list[int]]:
     """What lies between any two devices of telemetry(): the larger, the farther; -1 where it is not told."""
-    count = ctypes.c_size_t()
-    check(lib.mmsb_telemetry_paths(None, 0, count))
-    paths = (ctypes.c_int32 * count.value)()
-    check(lib.mmsb_telemetry_paths(paths, len(paths), count))
+    paths = listed(ctypes.c_int32, lib.mmsb_telemetry_paths, capacity=256)
     width = math.isqrt(len(paths))
-    return [list(paths[row * width :][:width]) for row in range(width)]
+    return [paths[row * width :][:width] for row in range(width)]

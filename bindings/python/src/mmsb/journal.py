@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _abi, _ffi
 from ._convert import unsigned
 from ._errors import ClosedError, InvalidArgumentError, MMSBError, TimeoutError, WouldBlockError
-from ._ffi import as_record, check, lib, name_of, sized, value_of
+from ._ffi import as_record, check, lib, listed, name_of, sized, value_of
 from ._object import Closable
 from .snapshot import AnyPath, path_bytes
 from .ticket import Ticket, Work, nothing
@@ -200,14 +200,8 @@ def journal_directory(directory: AnyPath) -> JournalDirectory:
 
 def journal_segments(directory: AnyPath) -> list[JournalSegment]:
     """The segments of a journal, oldest first."""
-    path, count, capacity = path_bytes(directory, "directory"), ctypes.c_size_t(), 16
-    while True:
-        found = (_abi.JournalSegment * capacity)()
-        status = lib.mmsb_journal_segments(path, found, capacity, count)
-        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-            check(status)
-            return [as_record(JournalSegment, raw, name=raw.name.decode(), based=bool(raw.based)) for raw in found[: count.value]]
-        capacity = count.value
+    found = listed(_abi.JournalSegment, lib.mmsb_journal_segments, path_bytes(directory, "directory"))
+    return [as_record(JournalSegment, raw, name=raw.name.decode(), based=bool(raw.based)) for raw in found]
 
 
 def journal_records(directory: AnyPath, first: int = 0) -> Iterator[JournalRecord]:

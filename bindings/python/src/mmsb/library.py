@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from . import _abi
 from ._convert import new_bytes, signed, unsigned, words
-from ._ffi import as_record, check, lib, sized, value_of
+from ._ffi import as_record, check, lib, listed, sized, value_of
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,9 @@ def build_info() -> str:
 
 def capabilities() -> dict[str, Capability]:
     """What this process can do, by the name of the capability."""
-    count = ctypes.c_size_t()
-    check(lib.mmsb_capabilities(None, 0, count))
-    records = (_abi.Capability * count.value)()
-    check(lib.mmsb_capabilities(records, len(records), count))
     found = [
-        Capability(record.name.decode(), bool(record.available), record.reason.decode("utf-8", "replace"))
-        for record in records[: count.value]
+        Capability(raw.name.decode(), bool(raw.available), raw.reason.decode("utf-8", "replace"))
+        for raw in listed(_abi.Capability, lib.mmsb_capabilities)
     ]
     return {capability.name: capability for capability in found}
 

@@ -37,7 +37,7 @@ from ._errors import (
     SimulatedDeviceWarning,
     UnsupportedError,
 )
-from ._ffi import failure, lib, name_of, number_from, sized, sync_of, value_of
+from ._ffi import failure, lib, listed, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, free_memory, view_held, view_memory
 from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
 from .delta import Delta, struct_of
@@ -477,14 +477,8 @@ class Page(ArrowBytes):
 
     def copies(self) -> list[PageCopy]:
         """Where the page has its bytes: where it lies, then its copy on the host, where it has one, then its replicas."""
-        count, capacity = ctypes.c_size_t(), 4
-        while True:
-            items = (_abi.PageCopy * capacity)()
-            status = lib.mmsb_page_copies(self._handle, items, capacity, count)
-            if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-                self._check(status)
-                return [PageCopy(name_of(_ffi.LOCATIONS, c.location), c.device, c.size, c.newer) for c in items[: count.value]]
-            capacity = count.value
+        found = listed(_abi.PageCopy, lib.mmsb_page_copies, self._handle, capacity=4, check=self._check)
+        return [PageCopy(name_of(_ffi.LOCATIONS, raw.location), raw.device, raw.size, raw.newer) for raw in found]
 
     def replicate(self, device: int) -> None:
         """Gives the page a replica on a device, for work there that reads it; does nothing where it lies there or has one.

@@ -24,7 +24,7 @@ from ._convert import (
     words,
 )
 from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
-from ._ffi import check, lib, name_of, number_from, sized, value_of
+from ._ffi import check, lib, listed, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
 from ._object import Closable
 from .ticket import Ticket, Work, nothing
@@ -151,10 +151,9 @@ class Snapshot(Closable):
 
     def edges(self) -> list[tuple[int, int]]:
         """The dependencies: pairs of ids, (parent, child)."""
-        file, count = self._opened(), ctypes.c_size_t()
-        found = (_abi.Dependency * self.dependencies)()
-        check(lib.mmsb_snapshot_dependencies(file.handle, found, len(found), count))
-        return [(edge.parent, edge.child) for edge in found[: count.value]]
+        file = self._opened()
+        found = listed(_abi.Dependency, lib.mmsb_snapshot_dependencies, file.handle, capacity=self.dependencies)
+        return [(edge.parent, edge.child) for edge in found]
 
     # ------------------------------------------------------------------------------------------------------ pages
 

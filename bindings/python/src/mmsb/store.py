@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _abi
 from ._convert import c_text, signed, unsigned
 from ._errors import InvalidArgumentError, MMSBError
-from ._ffi import as_record, check, lib, sized, value_of
+from ._ffi import as_record, lib, listed, sized, value_of
 from .context import Context
 from .journal import Journal, journal_options
 from .snapshot import AnyPath, path_bytes, time_ns, time_of
@@ -299,14 +299,7 @@ def _positive(value: float, what: str, scale: float = 1) -> int:
 
 def store_points(directory: AnyPath) -> list[StorePoint]:
     """The snapshots of a store, the newest first, those of branches that were left at the end. Also while it has a writer."""
-    path, count, capacity = path_bytes(directory, "directory"), ctypes.c_size_t(), 16
-    while True:
-        found = (_abi.StorePoint * capacity)()
-        status = lib.mmsb_store_points(path, found, capacity, count)
-        if status != _abi.E_OUT_OF_RANGE or count.value <= capacity:
-            check(status)
-            return [_point(raw) for raw in found[: count.value]]
-        capacity = count.value
+    return [_point(raw) for raw in listed(_abi.StorePoint, lib.mmsb_store_points, path_bytes(directory, "directory"))]
 
 
 def _point(raw: _abi.StorePoint) -> StorePoint:
