@@ -59,7 +59,10 @@ func TestUsesFromTwoRuntimesAreInOrder(t *testing.T) {
 // runtime ends and another one comes.
 func TestRandomUsesFromTwoRuntimes(t *testing.T) {
 	for seed := range fewer(300) {
-		w := newWorld(t, sim.Options{Scheduler: sim.Seeded, Seed: seed + 1}, 2)
+		d, err := sim.New(sim.Options{Scheduler: sim.Seeded, Seed: seed + 1})
+		require.NoError(t, err)
+		w, err := newWorldOn(d, 2) // ended here: 300 that wait for the end of the test have 38 400 slots, which all ends walk over
+		require.NoError(t, err)
 		random := rand.New(rand.NewPCG(seed, 5))
 		other := w.others(t, 2)
 		type held struct {
@@ -106,8 +109,11 @@ func TestRandomUsesFromTwoRuntimes(t *testing.T) {
 		w.driver.Finish()
 		w.runtime.Reap()
 		require.Zero(t, w.runtime.Usage().Outstanding)
-		_, err := other.Close()
+		_, err = other.Close()
 		require.NoError(t, err)
+		require.NoError(t, w.end(), "seed %d", seed)
+		require.NoError(t, d.Problems(), "seed %d", seed)
+		d.Close()
 	}
 }
 
