@@ -18,6 +18,18 @@ func WriteAll(sink Sink, write func(to io.Writer) error) error {
 	return sink.Finish()
 }
 
+// Put makes a file have a content, durably.
+func Put(fs FS, path string, content []byte) error {
+	sink, err := Replace(fs, path, Options{Durable: true})
+	if err != nil {
+		return err
+	}
+	return WriteAll(sink, func(to io.Writer) error {
+		_, err := to.Write(content)
+		return err
+	})
+}
+
 // writer fills the buffers of a sink.
 type writer struct {
 	sink   Sink

@@ -438,7 +438,7 @@ func TestTwoWriters(t *testing.T) {
 			require.NoError(t, err)
 			_, err = NewWriter(fs, folder, Options{})
 			assert.Equal(t, status.Busy, code(err), "%v", err)
-			assert.Equal(t, status.Busy, code(Drop(fs, folder, 5)))
+			assert.Equal(t, status.Busy, code(dropUpTo(fs, folder, 5)))
 			require.NoError(t, w.Close())
 			w, err = NewWriter(fs, folder, Options{})
 			require.NoError(t, err)
@@ -515,7 +515,7 @@ func TestDrop(t *testing.T) {
 	require.NoError(t, err)
 	requireRuns(t, records, all[3], 11)
 	assert.Equal(t, all[3], info.First)
-	require.NoError(t, Drop(disk, directory, math.MaxUint64-1))
+	require.NoError(t, dropUpTo(disk, directory, math.MaxUint64-1))
 	assert.Len(t, firsts(), 1, "the last segment stays: it knows the numbers")
 	assert.Equal(t, uint64(12), open(t, disk, Options{}).Next())
 }

@@ -206,7 +206,7 @@ func TestGoingOnFromThePastIsABranch(t *testing.T) {
 	assert.Equal(t, status.Mismatch, code(r.Leads(old.At(5))))
 
 	// The first branch's files stay.
-	require.NoError(t, Drop(disk, directory, math.MaxUint64-1))
+	require.NoError(t, dropUpTo(disk, directory, math.MaxUint64-1))
 	places, err := list(disk, directory)
 	require.NoError(t, err)
 	assert.Len(t, places, 4)
@@ -295,7 +295,7 @@ func TestALineageBeginsBehindAGap(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, ends, got)
 	}
-	require.NoError(t, Drop(disk, directory, 5)) // one branch
+	require.NoError(t, dropUpTo(disk, directory, 5)) // one branch
 	places, err := list(disk, directory)
 	require.NoError(t, err)
 	assert.Len(t, places, 1)

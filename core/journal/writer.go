@@ -698,16 +698,6 @@ func (w *Writer) Drop(upTo uint64) error {
 	return err
 }
 
-// Drop is the same for a journal that nobody writes. Errors: Busy, NotFound, and those of the file system.
-func Drop(fs file.FS, directory string, upTo uint64) error {
-	held, err := Hold(fs, directory)
-	if err != nil {
-		return err
-	}
-	defer held.Release()
-	return held.Drop(upTo)
-}
-
 // drop removes segments of a branch and returns how many.
 func drop(fs file.FS, directory string, places []place, upTo uint64) (dropped int, err error) {
 	// Oldest first: what a crash leaves is a journal that begins later.

@@ -283,14 +283,8 @@ func (k *keeper) count(what func(s *Statistics)) {
 
 // alone runs what nobody saves or removes beside.
 func (k *keeper) alone(w *ticket.Work, run func() error) error {
-	select { // a try, which waits for nobody, is cancelled before it begins
-	case k.saving <- struct{}{}:
-	default:
-		select {
-		case k.saving <- struct{}{}:
-		case <-w.Done():
-			return status.Errorf(status.Cancelled, "cancelled while another save was running")
-		}
+	if !w.Enter(k.saving, nil) {
+		return status.Errorf(status.Cancelled, "cancelled while another save was running")
 	}
 	defer func() { <-k.saving }()
 	return run()

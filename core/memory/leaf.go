@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"iter"
 	"sync"
 
 	"libmmsb/core/status"
@@ -17,6 +18,21 @@ type Leaf struct {
 
 // First is the index of the leaf's first record.
 func (l Leaf) First() uint32 { return l.Number << native.LeafBits }
+
+// Pages walks the records of a context's leaves that have pages: their indices, and the states that they have when it comes past.
+func (m *Memory) Pages() iter.Seq2[uint32, uint64] {
+	leaves := m.Leaves()
+	return func(yield func(index uint32, state uint64) bool) {
+		for _, leaf := range leaves {
+			for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
+				state := native.RecordAt(index).LoadState()
+				if native.Kind(state) == native.KindPage && !yield(index, state) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // leaves are those of the page table.
 var leaves struct {

@@ -23,19 +23,16 @@ func (c *Context) adopted() map[uint64]adoption {
 		return nil
 	}
 	found := make(map[uint64]adoption)
-	for _, leaf := range c.memory.Leaves() {
-		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			state := native.RecordAt(index).LoadState()
-			if native.Kind(state) != native.KindPage || state&native.Adopted == 0 {
-				continue
-			}
-			p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
-			if err != nil {
-				continue
-			}
-			found[p.ID()] = adoption{p.handle, p.Record.Size, p.State&native.ReadOnly != 0}
-			p.unlock()
+	for index, state := range c.memory.Pages() {
+		if state&native.Adopted == 0 {
+			continue
 		}
+		p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
+		if err != nil {
+			continue
+		}
+		found[p.ID()] = adoption{p.handle, p.Record.Size, p.State&native.ReadOnly != 0}
+		p.unlock()
 	}
 	return found
 }

@@ -35,20 +35,14 @@ func (c *Context) checkTable() error {
 // gives.
 func (c *Context) checkPages() error {
 	pages, bytes := uint64(0), uint64(0)
-	for _, leaf := range c.memory.Leaves() {
-		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			record := native.RecordAt(index)
-			state := record.LoadState()
-			if native.Kind(state) != native.KindPage {
-				continue
-			}
-			pages, bytes = pages+1, bytes+record.Size
-			if state&native.OwnerMask != 0 {
-				return broken("page on record %d is locked: state 0x%016x", index, state)
-			}
-			if err := c.checkFrames(index, record); err != nil {
-				return err
-			}
+	for index, state := range c.memory.Pages() {
+		record := native.RecordAt(index)
+		pages, bytes = pages+1, bytes+record.Size
+		if state&native.OwnerMask != 0 {
+			return broken("page on record %d is locked: state 0x%016x", index, state)
+		}
+		if err := c.checkFrames(index, record); err != nil {
+			return err
 		}
 	}
 	counts := native.CountContext(c.index)
@@ -84,7 +78,7 @@ func (c *Context) checkFrames(index uint32, record *native.Record) error {
 
 // checkIDs checks that ids that the caller chose lead to live pages that have them, and the marks that wait for records.
 func (c *Context) checkIDs() error {
-	i, leaves := &c.ids, c.memory.Leaves() // whose lock comes before that of the ids
+	i, pages := &c.ids, c.memory.Pages() // whose lock comes before that of the ids
 	i.Lock()
 	defer i.Unlock()
 	var wrong error
@@ -102,12 +96,9 @@ func (c *Context) checkIDs() error {
 		return wrong
 	}
 	explicit := 0
-	for _, leaf := range leaves {
-		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			state := native.RecordAt(index).LoadState()
-			if native.Kind(state) == native.KindPage && state&native.ExplicitID != 0 {
-				explicit++
-			}
+	for _, state := range pages {
+		if state&native.ExplicitID != 0 {
+			explicit++
 		}
 	}
 	if explicit != i.explicit.Len() {

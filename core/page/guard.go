@@ -54,19 +54,16 @@ func (c *Context) checkGuarded() {
 	if c.guard == 0 {
 		return
 	}
-	for _, leaf := range c.memory.Leaves() {
-		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			state := native.RecordAt(index).LoadState()
-			if native.Kind(state) != native.KindPage || native.Class(state) != native.ClassGuarded {
-				continue
-			}
-			p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
-			if err != nil { // it has ended meanwhile
-				continue
-			}
-			c.memory.CheckPage(index, p.ID())
-			p.unlock()
+	for index, state := range c.memory.Pages() {
+		if native.Class(state) != native.ClassGuarded {
+			continue
 		}
+		p, err := lock(native.Handle(native.KindPage, native.Generation(state), index))
+		if err != nil { // it has ended meanwhile
+			continue
+		}
+		c.memory.CheckPage(index, p.ID())
+		p.unlock()
 	}
 	c.memory.CheckQuarantine()
 }

@@ -86,7 +86,7 @@ type Usage struct{ Pages, Records, Masks, Metadata, Caches, Disk uint64 }
 
 // MemoryUsage returns the memory in use.
 func MemoryUsage() Usage {
-	host, _ := region.Usage()
+	host := region.Usage()
 	u := Usage{
 		Pages: host, Records: memory.RecordBytes(), Masks: native.MaskBytes(), Metadata: uint64(metadataBytes.Load()),
 		Caches: native.CacheBytes() + native.CommandsBytes(),

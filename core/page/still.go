@@ -25,17 +25,10 @@ type Still struct{ context *Context }
 
 // Fingerprint is that of the context's state, and the number of its pages.
 func (s *Still) Fingerprint() (print lineage.Fingerprint, pages uint64) {
-	for _, leaf := range s.context.memory.Leaves() {
-		first := leaf.First()
-		for index := first; index < first+leaf.Used; index++ {
-			record := native.RecordAt(index)
-			state := record.LoadState()
-			if native.Kind(state) != native.KindPage {
-				continue
-			}
-			pages++
-			print.Page(recordID(index, state), record.Version, record.Size)
-		}
+	for index, state := range s.context.memory.Pages() {
+		record := native.RecordAt(index)
+		pages++
+		print.Page(recordID(index, state), record.Version, record.Size)
 	}
 	for _, edge := range s.context.dependencies.graph.All() {
 		print.Edge(IDOf(edge[0]), IDOf(edge[1]))

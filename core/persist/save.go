@@ -266,16 +266,8 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 // moment waits until no group is open and, if the save waits for raw writers, until none writes. A writer may begin a group, and
 // who has a group open may begin to write: while the save waits for the ones it holds none of the others back.
 func (s *saver) moment(begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
-	select { // a try, which waits for nobody, is cancelled before it begins
-	case s.state.moment <- struct{}{}:
-	default:
-		select { // a follower is in the middle of a group
-		case s.state.moment <- struct{}{}:
-		case <-s.work.Done():
-			return nil, status.Errorf(status.Cancelled, "cancelled while records were applied")
-		case <-s.ended:
-			return nil, s.goesOn(nil, 0)
-		}
+	if !s.work.Enter(s.state.moment, s.ended) { // a follower is in the middle of a group
+		return nil, cmp.Or(s.goesOn(nil, 0), status.Errorf(status.Cancelled, "cancelled while records were applied"))
 	}
 	defer func() { <-s.state.moment }()
 	if s.o.RawWrites != abi.RawWritesWait {

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,12 +65,8 @@ func useAlone(context uint64, work *ticket.Work, call func(s *state) error) erro
 			if !s.reloads.Load() { // what nobody has asked for is waited for
 				return status.Errorf(status.Busy, "context 0x%016x: another save or load is running", context)
 			}
-			select {
-			case s.busy <- struct{}{}:
-			case <-work.Done():
-				return status.Errorf(status.Cancelled, "cancelled while the newest state was loaded")
-			case <-s.ended:
-				return s.goesOn(nil, 0)
+			if !work.Enter(s.busy, s.ended) {
+				return cmp.Or(s.goesOn(nil, 0), status.Errorf(status.Cancelled, "cancelled while the newest state was loaded"))
 			}
 		}
 		defer func() { <-s.busy }()
@@ -80,14 +77,8 @@ func useAlone(context uint64, work *ticket.Work, call func(s *state) error) erro
 // useQueued is useAlone behind what runs, and behind those who wait already.
 func useQueued(context uint64, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
-		select { // a try, which waits for nobody, is cancelled before it begins
-		case s.busy <- struct{}{}:
-		default:
-			select {
-			case s.busy <- struct{}{}:
-			case <-work.Done():
-				return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
-			}
+		if !work.Enter(s.busy, nil) {
+			return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
 		}
 		defer func() { <-s.busy }()
 		if err := s.goesOn(work, 0); err != nil { // both may have come at once
@@ -254,26 +245,19 @@ func ChangedSince(context uint64, base string, w *ticket.Work) (bytes uint64, er
 // checksum is not known. Those of the chunks of large pages are known of the newest snapshot.
 func (s *state) changed(base *native.Base) (small, large uint64) {
 	newest := base == native.LastSaved()
-	for _, leaf := range s.context.Memory().Leaves() {
-		first := leaf.First()
-		for index := first; index < first+leaf.Used; index++ {
-			record := native.RecordAt(index)
-			state := record.LoadState()
-			if native.Kind(state) != native.KindPage {
+	for index, state := range s.context.Memory().Pages() {
+		record := native.RecordAt(index)
+		if of := base[index>>native.LeafBits]; of != nil {
+			was := &unsafe.Slice(of, native.LeafRecords)[index%native.LeafRecords]
+			known := record.Exposed == 0 || was.CRC != 0 || newest && record.Size > native.ChunkBytes
+			if known && was.Generation == native.Generation(state) && was.Version == record.Version {
 				continue
 			}
-			if of := base[leaf.Number]; of != nil {
-				was := &unsafe.Slice(of, native.LeafRecords)[index-first]
-				known := record.Exposed == 0 || was.CRC != 0 || newest && record.Size > native.ChunkBytes
-				if known && was.Generation == native.Generation(state) && was.Version == record.Version {
-					continue
-				}
-			}
-			if record.Size <= native.SmallMax {
-				small += record.Size
-			} else {
-				large += record.Size
-			}
+		}
+		if record.Size <= native.SmallMax {
+			small += record.Size
+		} else {
+			large += record.Size
 		}
 	}
 	return small, large

@@ -42,11 +42,11 @@ var (
 	regions = make([]region, 1) // by number; region 0 is none
 	free    []uint32
 
-	anonymousBytes, fileBytes atomic.Uint64
+	anonymousBytes atomic.Uint64
 )
 
-// Usage is the number of bytes mapped for host pages and for pages in files.
-func Usage() (hostBytes, diskBytes uint64) { return anonymousBytes.Load(), fileBytes.Load() }
+// Usage is the number of bytes mapped for host pages.
+func Usage() uint64 { return anonymousBytes.Load() }
 
 // register gives a region a number, or what it has back to the system.
 func register(r region) (uint32, error) {
@@ -79,7 +79,6 @@ func (r region) unmap() {
 		anonymousBytes.Add(-r.length)
 	case file:
 		munmap(r.base, r.length)
-		fileBytes.Add(-r.length)
 	case none, foreign:
 	}
 }
@@ -127,7 +126,6 @@ func MapFile(descriptor int, offset, length uint64) (uint32, error) {
 	if err != 0 {
 		return 0, status.FromErrno(status.IO, err, "cannot map %d bytes of a file at offset %d", length, offset)
 	}
-	fileBytes.Add(length)
 	return register(region{base, length, file})
 }
 

@@ -18,19 +18,13 @@ func broken(format string, arguments ...any) error {
 // page that needs none, disk space that no page has. No call may run on the context. Errors: Internal.
 func (r *Residency) Check() error {
 	var backings []Backing
-	for _, leaf := range r.memory.Leaves() {
-		for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
-			state := native.RecordAt(index).LoadState()
-			if native.Kind(state) != native.KindPage {
-				continue
-			}
-			b, err := r.checkPage(index, state)
-			if err != nil {
-				return err
-			}
-			if !b.empty() {
-				backings = append(backings, b)
-			}
+	for index, state := range r.memory.Pages() {
+		b, err := r.checkPage(index, state)
+		if err != nil {
+			return err
+		}
+		if !b.empty() {
+			backings = append(backings, b)
 		}
 	}
 	if err := checkBackings(backings); err != nil {

@@ -32,6 +32,11 @@ func (r *Residency) takeNonresident(to Placement, size uint64, zeroed bool) (Fra
 	if err != nil {
 		return Frame{}, err
 	}
+	return r.takeRecord(to, backing)
+}
+
+// takeRecord takes a record without memory for backing, which it gives back after an error.
+func (r *Residency) takeRecord(to Placement, backing Backing) (Frame, error) {
 	index, err := r.memory.TakeBare()
 	if err != nil {
 		r.giveBacking(backing)
@@ -63,13 +68,7 @@ func (r *Residency) TakeOver(to Placement, address uintptr, size uint64, stream 
 	if err != nil {
 		return Frame{}, err
 	}
-	backing := Backing{at: uint64(memory.Address), length: size, block: memory.Block, device: memory.Device}
-	index, err := r.memory.TakeBare()
-	if err != nil {
-		r.giveBacking(backing)
-		return Frame{}, err
-	}
-	return Frame{index, backing, to.bits()}, nil
+	return r.takeRecord(to, Backing{at: uint64(memory.Address), length: size, block: memory.Block, device: memory.Device})
 }
 
 // Holder is the device that has memory of an address. Errors: InvalidArgument, NoDevice, those of the devices.

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -187,14 +186,7 @@ func NameBase(fs file.FS, directory, path string, header *Header) error {
 	text := fmt.Sprintf("mmsb base 1\nid %s\nrelative %q\nabsolute %q\n", header.ID, relative, absolute)
 	text += fmt.Sprintf("crc %08x\n", checksum([]byte(text)))
 	name := strings.TrimSuffix(BaseFileName(header.Position, header.ID), baseSuffix) + pointerSuffix
-	sink, err := file.Replace(fs, filepath.Join(directory, name), file.Options{Durable: true})
-	if err != nil {
-		return err
-	}
-	return file.WriteAll(sink, func(to io.Writer) error {
-		_, err := io.WriteString(to, text)
-		return err
-	})
+	return file.Put(fs, filepath.Join(directory, name), []byte(text))
 }
 
 // follow finds the snapshot that a file of NameBase names.

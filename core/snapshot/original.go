@@ -84,7 +84,7 @@ func (v *volume) originalTable(number int) (*table, error) {
 	if number+1 < len(v.original) {
 		next = v.original[number+1].first
 	}
-	t := &table{offset: s.offset, length: s.length, kind: segmentPages}
+	t := &table{offset: s.offset, length: s.length}
 	o := originalReader{v: v, at: s.first.entryAt, number: s.first.number, count: uint32(v.totals.Pages)}
 	o.extent = func(page *Page, extent *Extent, at uint64, place originalPlace) error {
 		switch {

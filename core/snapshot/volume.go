@@ -31,7 +31,6 @@ type table struct {
 	offset  uint64 // of the segment in the file
 	length  uint64
 	dataAt  uint64
-	kind    uint32
 	pages   []Page
 	extents []Extent
 	ids     []uint64
@@ -248,7 +247,7 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	if !allZero(raw[tables:dataAt]) {
 		return fail("has bytes other than 0 between its tables and its data")
 	}
-	t := &table{offset: offset, length: length, dataAt: dataAt, kind: kind}
+	t := &table{offset: offset, length: length, dataAt: dataAt}
 	at := raw[segmentHeader:]
 	switch kind {
 	case segmentPages:

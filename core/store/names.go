@@ -99,14 +99,7 @@ func (n names) write(fs file.FS, directory string) error {
 	if len(text) > longestNamesFile {
 		return status.Errorf(status.Limit, "%d names take %d bytes; the most is %d", len(n), len(text), longestNamesFile)
 	}
-	sink, err := file.Replace(fs, filepath.Join(directory, namesFile), file.Options{Durable: true})
-	if err != nil {
-		return err
-	}
-	return file.WriteAll(sink, func(to io.Writer) error {
-		_, err := to.Write(append(text, '\n'))
-		return err
-	})
+	return file.Put(fs, filepath.Join(directory, namesFile), append(text, '\n'))
 }
 
 // of is the names of a snapshot, sorted.

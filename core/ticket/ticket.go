@@ -273,6 +273,23 @@ func (w *Work) Done() <-chan struct{} {
 	return w.ticket.cancelled
 }
 
+// Enter fills a place that one has at a time. It says no where the work is to stop, or what the place belongs to has ended,
+// before the place is empty. A nil Work is not to stop, and a nil ended never comes.
+func (w *Work) Enter(place chan<- struct{}, ended <-chan struct{}) bool {
+	select { // a try, which waits for nobody, is cancelled before it begins
+	case place <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case place <- struct{}{}:
+		return true
+	case <-w.Done():
+	case <-ended:
+	}
+	return false
+}
+
 // Asked is closed when the work is asked to stop. Work that is not to wait for anybody has none.
 func (w *Work) Asked() <-chan struct{} {
 	if w == nil || w.tries {

@@ -532,7 +532,6 @@ func (d *device) Unmap(address driver.Address) error {
 
 // Allocation is memory that is in use.
 type Allocation struct {
-	Device  int // -1: of the host
 	Address driver.Address
 	Bytes   uint64
 	Where   string // the place in the program; empty where order is not checked
@@ -555,10 +554,6 @@ func (d *Driver) Live() (live []Allocation) {
 func (a *arena) live() (list []Allocation) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	ordinal := -1
-	if a.device != nil {
-		ordinal = a.device.info.Ordinal
-	}
 	var last *frame
 	for i := range a.directory {
 		f := a.directory[i].Load()
@@ -568,7 +563,7 @@ func (a *arena) live() (list []Allocation) {
 		last = f
 		for j := range f.blocks {
 			if b := f.blocks[j].Load(); b != nil && b.state == live && b.physical == nil {
-				allocation := Allocation{Device: ordinal, Address: b.address, Bytes: b.bytes}
+				allocation := Allocation{Address: b.address, Bytes: b.bytes}
 				if b.history != nil {
 					allocation.Where = b.history.born.Where()
 				}

@@ -79,13 +79,7 @@ function close_journal!(state::MMSBState; timeout::Union{Real,Nothing} = nothing
     return state
 end
 
-trimming(state, snapshot) = Work(;
-    blocking = mmsb_journal_trim,
-    starting = mmsb_journal_trim_start,
-    arguments = (handle(state), path_text(snapshot)),
-    kept = state,
-    result = () -> state,
-)
+trimming(state, snapshot) = work_on(state, mmsb_journal_trim, mmsb_journal_trim_start, path_text(snapshot))
 
 """
     trim_journal!(state, snapshot; timeout = nothing)

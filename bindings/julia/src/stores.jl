@@ -96,13 +96,7 @@ open_store(directory::AbstractString; timeout::Union{Real,Nothing} = nothing, op
 
 open_store(f::Function, directory::AbstractString; options...) = closing(f, open_store(directory; options...))
 
-checkpointing(state, whole) = Work(;
-    blocking = mmsb_store_save,
-    starting = mmsb_store_save_start,
-    arguments = (handle(state), Int32(whole)),
-    kept = state,
-    result = () -> state,
-)
+checkpointing(state, whole) = work_on(state, mmsb_store_save, mmsb_store_save_start, Int32(whole))
 
 """
     checkpoint!(state; whole = false, timeout = nothing)
@@ -129,13 +123,7 @@ function name_text(name::AbstractString)
     return text
 end
 
-naming(state, name) = Work(;
-    blocking = mmsb_store_name,
-    starting = mmsb_store_name_start,
-    arguments = (handle(state), name_text(name)),
-    kept = state,
-    result = () -> state,
-)
+naming(state, name) = work_on(state, mmsb_store_name, mmsb_store_name_start, name_text(name))
 
 """
     name!(state, name; timeout = nothing)
@@ -162,13 +150,7 @@ function unname!(state::MMSBState, name::AbstractString)
     return state
 end
 
-waiting_for(state, record) = Work(;
-    blocking = mmsb_store_wait,
-    starting = mmsb_store_wait_start,
-    arguments = (handle(state), UInt64(record)),
-    kept = state,
-    result = () -> state,
-)
+waiting_for(state, record) = work_on(state, mmsb_store_wait, mmsb_store_wait_start, UInt64(record))
 
 """
     wait_record(state, record; timeout = nothing)

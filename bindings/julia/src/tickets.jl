@@ -145,6 +145,11 @@ Base.@kwdef struct Work
     undo::Function = () -> nothing      # ends a result that Ctrl-C keeps from the caller
 end
 
+"Work on a state, which is its result."
+work_on(state, blocking, starting, arguments...) = Work(;
+    blocking = blocking, starting = starting, arguments = (handle(state), arguments...), kept = state, result = () -> state,
+)
+
 "Starts the work when that of the tickets has succeeded. Ctrl-C comes when the ticket is there."
 function start(work::Work, after::AbstractVector{Ticket} = Ticket[])
     own = work.options === nothing ? () : (work.options,)
