@@ -16,8 +16,8 @@ type Stored struct {
 	CRC    uint32
 }
 
-// FillFrames copies parts of a segment to where they belong. checked: up to the first whose copy has another checksum, whose number
-// it returns; else it returns how many parts there are.
+// FillFrames copies parts of a segment to where they belong. checked: up to the first whose copy has another checksum, whose
+// number it returns; else it returns how many parts there are.
 func FillFrames(parts []Stored, segment []byte, checked bool) int {
 	return int(C.mmsb__frames_fill((*C.mmsb__stored_t)(unsafe.Pointer(unsafe.SliceData(parts))), C.uint64_t(len(parts)),
 		unsafe.Pointer(unsafe.SliceData(segment)), C.int(flag(checked))))

@@ -388,8 +388,8 @@ func (w *frameWalk) feed(piece []byte) error {
 	return nil
 }
 
-// roomFor is an empty buffer with space for so many bytes of a frame. A new one has space for any frame, which is not touched yet:
-// one that grew from frame to frame would be cleared each time.
+// roomFor is an empty buffer with space for so many bytes of a frame. A new one has space for any frame, which is not touched
+// yet: one that grew from frame to frame would be cleared each time.
 func roomFor(room []byte, length int) []byte {
 	if cap(room) < length {
 		room = make([]byte, 0, MaximumFrame)
