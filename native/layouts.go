@@ -4,6 +4,7 @@ package native
 #include "capture.h"
 #include "delta.h"
 #include "disk.h"
+#include "fill.h"
 #include "life.h"
 #include "redo.h"
 #include "walk.h"
@@ -25,6 +26,7 @@ func layouts() [][2]any {
 		{ImageExtent{}, C.mmsb__image_extent_t{}},
 		{Segment{}, C.mmsb__segment_t{}},
 		{Staged{}, C.mmsb__staged_t{}},
+		{Stored{}, C.mmsb__stored_t{}},
 		{Finished{}, C.mmsb__finished_t{}},
 		{Survey{}, C.mmsb__survey_t{}},
 		{Transfer{}, C.mmsb__transfer_t{}},

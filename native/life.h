@@ -95,8 +95,7 @@ static inline __attribute__((always_inline)) int mmsb__page_create_fast(uint64_t
 typedef struct mmsb__staged {
     uint64_t id, size, epoch, version, low;
     uint32_t index;
-    uint32_t crc, generation; /* for Go */
-    uint32_t reserved;
+    uint32_t crc, generation, changed; /* for Go */
 } mmsb__staged_t;
 /* Turns frames of a context into live pages and counts them. */
 void mmsb__pages_publish(uint32_t context_index, const mmsb__staged_t *pages, size_t count);

@@ -265,10 +265,11 @@ func TakeFrames(context uint32, size uint64, zeroed bool, indices []uint32) int3
 		(*C.uint32_t)(unsafe.SliceData(indices)), C.uint32_t(len(indices))))
 }
 
-// Staged is a frame that becomes a page with these low bits of the state, size class aside. CRC and Generation are the caller's.
+// Staged is a frame that becomes a page with these low bits of the state, size class aside. CRC, Generation and Changed are the
+// caller's.
 type Staged struct {
-	ID, Size, Epoch, Version, Low uint64
-	Index, CRC, Generation, _     uint32
+	ID, Size, Epoch, Version, Low   uint64
+	Index, CRC, Generation, Changed uint32
 }
 
 // PublishPages turns frames of a context into live pages.

@@ -162,7 +162,14 @@ func (r *Record) SetSize(size uint64) { storeUint64(&r.Size, size) }
 func (r *Record) MoveVersion() { storeUint64(&r.Version, r.Version+1) }
 
 // ClassSize is the memory of a size class.
-func ClassSize(class uint32) uint64 { return uint64(C.mmsb__class_size(C.uint32_t(class))) }
+func ClassSize(class uint32) uint64 { return classSizes[class] }
+
+var classSizes = func() (sizes [SmallClasses]uint64) {
+	for class := range sizes {
+		sizes[class] = uint64(C.mmsb__class_size(C.uint32_t(class)))
+	}
+	return sizes
+}()
 
 func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }
 func storeUint32(p *uint32, v uint32)    { atomic.StoreUint32(p, v) }

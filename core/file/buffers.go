@@ -17,7 +17,7 @@ const (
 	BufferSize = 4 << 20
 	// Buffers is how many a Sink has, readBuffers how many there are to read.
 	Buffers     = 8
-	readBuffers = 6
+	readBuffers = 5
 	// Alignment is that of buffers, offsets and lengths where the page cache is passed by.
 	Alignment = 4096
 )

@@ -13,9 +13,10 @@ import (
 // Range is a part of a file.
 type Range struct{ Offset, Length int64 }
 
-// readRequests is how many goroutines read and check pieces at a time, resters how many do what is left to do with them.
+// readRequests is how many goroutines read and check pieces at a time, resters how many do what is left to do with them. More of
+// them, and more buffers, are slower where a processor writes what was read into memory: caches have a few buffers only.
 const (
-	readRequests = 4
+	readRequests = 3
 	resters      = 2
 )
 

@@ -403,7 +403,7 @@ func (p *player) hand(f *frame, records []byte, at position) error {
 			s.room, *f.room = *f.room, s.room
 			s.Records = records
 		} else {
-			s.room = append(s.room[:0], records...)
+			s.room = append(roomFor(s.room, len(records)), records...)
 			s.Records = s.room
 		}
 		p.describe(s, f, at)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
@@ -361,7 +360,7 @@ func (w *frameWalk) feed(piece []byte) error {
 		length := padded(int(head.length))
 		if length > len(data) {
 			if len(w.rest) == 0 {
-				w.rest = append(slices.Grow(w.rest, length), data...)
+				w.rest = append(roomFor(w.rest, length), data...)
 			}
 			return nil
 		}
@@ -387,6 +386,15 @@ func (w *frameWalk) feed(piece []byte) error {
 		}
 	}
 	return nil
+}
+
+// roomFor is an empty buffer with space for so many bytes of a frame. A new one has space for any frame, which is not touched
+// yet: one that grew from frame to frame would be cleared each time.
+func roomFor(room []byte, length int) []byte {
+	if cap(room) < length {
+		room = make([]byte, 0, MaximumFrame)
+	}
+	return room[:0]
 }
 
 // inFrame adds to an error of a record where it lies.

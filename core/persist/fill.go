@@ -13,18 +13,29 @@ import (
 // time.
 func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) error {
 	sums := make([]uint32, len(segment.Extents))
+	parts, numbers := make([]native.Stored, 0, len(segment.Extents)), make([]uint32, 0, len(segment.Extents))
 	for i := range segment.Pages {
-		entry := &segment.Pages[i]
+		entry, index := &segment.Pages[i], indices[i]
+		resident := native.RecordAt(index).LoadState()&native.Nonresident == 0
 		for at := entry.FirstExtent; at < entry.FirstExtent+entry.Extents; at++ {
 			extent := &segment.Extents[at]
-			if extent.Kind != snapshot.KindBytes {
-				continue
-			}
-			var err error
-			if sums[at], err = l.fillPart(&segment, entry, indices[i], extent); err != nil {
-				return err
+			switch {
+			case extent.Kind != snapshot.KindBytes:
+			case resident && extent.Compression == snapshot.Uncompressed:
+				sums[at], numbers = extent.CRC, append(numbers, at)
+				parts = append(parts, native.Stored{
+					Offset: extent.Offset, Index: index, At: extent.At, Length: extent.Length, CRC: extent.CRC,
+				})
+			default:
+				var err error
+				if sums[at], err = l.fillPart(&segment, entry, index, extent); err != nil {
+					return err
+				}
 			}
 		}
+	}
+	if bad := native.FillFrames(parts, segment.Bytes, segment.SumsLater); bad < len(parts) {
+		return damaged(&segment, parts[bad], numbers[bad])
 	}
 	l.filling.Lock()
 	defer l.filling.Unlock()
@@ -44,12 +55,23 @@ func (l *loader) fill(segment snapshot.Loaded, indices []uint32, first int) erro
 	return nil
 }
 
-// fillPart puts a part of a page where it belongs, and returns its checksum.
+// damaged is the error of a part whose copy has another checksum than the extent of that number.
+func damaged(segment *snapshot.Loaded, part native.Stored, number uint32) error {
+	entry := 0
+	for number-segment.Pages[entry].FirstExtent >= segment.Pages[entry].Extents {
+		entry++
+	}
+	page := &segment.Pages[entry]
+	copied := native.Bytes(native.RecordAt(part.Index).Locator, page.Size)[part.Offset:][:part.Length]
+	return segment.CheckBytes(page, &segment.Extents[number], copied)
+}
+
+// fillPart puts a part of a page where it belongs that is compressed, or whose page has no address, and returns its checksum.
 func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index uint32,
 	extent *snapshot.Extent) (sum uint32, err error) {
 	frame := residency.FrameOf(index)
 	stored := segment.Bytes[extent.At:][:extent.Stored]
-	if !frame.Resident() && extent.Compression == snapshot.Uncompressed {
+	if extent.Compression == snapshot.Uncompressed {
 		if segment.SumsLater {
 			err = segment.CheckBytes(entry, extent, stored)
 		}
@@ -63,13 +85,6 @@ func (l *loader) fillPart(segment *snapshot.Loaded, entry *snapshot.Page, index 
 		into = native.Bytes(native.RecordAt(index).Locator, entry.Size)[extent.Offset:][:extent.Length]
 	} else {
 		into = make([]byte, extent.Length)
-	}
-	if extent.Compression == snapshot.Uncompressed {
-		copy(into, stored)
-		if segment.SumsLater { // of the copy: it is in the cache now, and nobody sees it yet
-			err = segment.CheckBytes(entry, extent, into)
-		}
-		return extent.CRC, err
 	}
 	if err := decompress(entry, extent, into, stored); err != nil {
 		return 0, err

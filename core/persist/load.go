@@ -291,13 +291,13 @@ func (l *loader) edges() error {
 	return nil
 }
 
-// forgetChanged makes sure that a page that the replay has changed is not taken for the snapshot's: no page has version 0.
+// forgetChanged makes sure that a page that the replay has changed is not taken for the snapshot's.
 func (l *loader) forgetChanged() {
 	for i := range l.inSnapshot {
 		s := &l.inSnapshot[i]
 		record := native.RecordAt(s.Index)
 		if record.Version != s.Version || native.Generation(record.LoadState()) != s.Generation {
-			s.Version = 0
+			s.Changed = 1
 		}
 	}
 }
@@ -349,7 +349,10 @@ func (l *loader) remember() {
 			return
 		}
 		version := s.Version
-		if l.Version != 0 && version != 0 {
+		switch {
+		case s.Changed != 0:
+			version = 0 // which no page has
+		case l.Version != 0:
 			version = l.Version
 		}
 		saved[s.Index&(native.LeafRecords-1)] = native.Saved{

@@ -142,3 +142,30 @@ func TestALoadRefusesADamagedByte(t *testing.T) {
 		})
 	}
 }
+
+// Damage to the bytes of any page, in any part of it, is told with the page's id.
+func TestDamageIsToldWithThePage(t *testing.T) {
+	onOneThread(t)
+	context := newContext(t)
+	sizes := []uint64{100, 4096, 4096, 70000, native.ChunkBytes + 5000, 4096}
+	for i, size := range sizes {
+		handle := createFilled(t, context, size, uint64(i+1), 0)
+		write(t, handle, 0, bytes.Repeat([]byte{byte(0xc0 + i)}, int(size)))
+	}
+	path := filepath.Join(t.TempDir(), "state.mmsb")
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	file, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := range sizes {
+		one := byte(0xc0 + i)
+		run := bytes.Repeat([]byte{one}, 100)
+		for _, at := range []int{bytes.Index(file, run), bytes.LastIndex(file, run)} {
+			damaged := bytes.Clone(file)
+			damaged[at+99] = 0
+			require.NoError(t, os.WriteFile(path, damaged, 0o600))
+			err := Load(newContext(t), FromPath(path), LoadOptions{}, nil)
+			require.Equal(t, status.Corrupt, status.CodeOf(err))
+			require.ErrorContains(t, err, fmt.Sprintf("page %d is damaged", i+1))
+		}
+	}
+}

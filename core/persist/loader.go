@@ -45,7 +45,7 @@ type loader struct {
 	filling sync.Mutex
 
 	journal    *journal.Replay // nil: none is replayed
-	inSnapshot []native.Staged // where records were applied: what was staged before
+	inSnapshot []native.Staged // where records have made other pages: what was staged before
 	line       lineage.Lineage // of the state that is staged, and where in it
 	position   uint64
 

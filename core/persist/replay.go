@@ -22,6 +22,7 @@ type replay struct {
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
 	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
+	others  bool              // the staged pages are others than the snapshot's, or have other sizes, or lie elsewhere
 	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
 	// held is pages on devices or on disk whose bytes were given an address: records change the same ones again and again.
 	held      []uint32
@@ -109,9 +110,7 @@ func (r *replay) check() error {
 
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
-	l.inSnapshot = l.Pages
-	r := &replay{loader: l, unknown: make(map[uint64]uint64),
-		cleared: make(map[uint32]uint64)}
+	r := &replay{loader: l, unknown: make(map[uint64]uint64), cleared: make(map[uint32]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
@@ -133,8 +132,19 @@ func (r *replay) page(index uint32) *page.Page {
 	return p
 }
 
-// end makes the list of staged pages anew.
+// end tells the list of staged pages what has become of them, or makes it anew.
 func (r *replay) end() {
+	const low = native.ExplicitID | native.Nonresident | native.LocationMask
+	if !r.others {
+		for i := range r.Pages {
+			s := &r.Pages[i]
+			if record := native.RecordAt(s.Index); record.Version != s.Version {
+				s.Epoch, s.Version, s.Low, s.Changed = record.Epoch, record.Version, record.LoadState()&low, 1
+			}
+		}
+		return
+	}
+	r.inSnapshot = r.Pages
 	r.Pages = make([]native.Staged, 0, r.Handles.Len())
 	r.Handles.All(func(id, handle uint64) {
 		index := native.Index(handle)
@@ -143,7 +153,7 @@ func (r *replay) end() {
 		r.Pages = append(r.Pages, native.Staged{
 			ID: id, Size: record.Size, Epoch: record.Epoch, Version: record.Version, Index: index,
 			Generation: native.Generation(state),
-			Low:        state & (native.ExplicitID | native.Nonresident | native.LocationMask),
+			Low:        state & low,
 		})
 	})
 }
@@ -267,6 +277,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 		if err := p.Present(); err != nil {
 			return err
 		}
+		r.others = true
 		return p.Resize(record.Size, unjournalled)
 	case journal.MaskClear:
 		if err := p.Present(); err != nil {
@@ -276,6 +287,7 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 		return nil
 	}
 	if record.Kind != journal.Write && record.Kind != journal.Run && record.Kind != journal.Delta {
+		r.others = r.others || record.Kind == journal.Migrate
 		return changeAgain(p, record)
 	}
 	if err := p.Present(); err != nil {
@@ -422,6 +434,7 @@ func (r *replay) begin(record *journal.Record, f residency.Frame, size uint64, n
 	p.State |= f.Low | native.ExplicitID
 	p.Record.StoreState(p.State)
 	r.Handles.Put(record.Page, p.Handle())
+	r.others = true
 	return fill(p)
 }
 
@@ -436,6 +449,7 @@ func (r *replay) destroy(id uint64, p *page.Page) {
 	}
 	delete(r.cleared, p.Index)
 	r.Handles.Remove(id)
+	r.others = true
 	if generation := native.Generation(p.State); generation < native.GenerationMax {
 		p.Record.StoreState(native.State(native.StateFrame, generation+1, p.State&native.ClassMask))
 	}

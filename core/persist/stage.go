@@ -46,7 +46,7 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 
 // comesFrom notes that a page has changed since the oldest file of the chain, and last in this one.
 func (l *loader) comesFrom(index uint32, file int) {
-	if file < len(l.file.Chain())-1 {
+	if file < l.file.Files()-1 {
 		l.changedIn[index] = file
 	}
 }

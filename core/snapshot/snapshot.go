@@ -226,6 +226,9 @@ func (s *Snapshot) Chain() []Info {
 	return chain
 }
 
+// Files is how many files Chain has.
+func (s *Snapshot) Files() int { return len(s.volumes) }
+
 // volumeOf is the file of a segment that is counted over the chain, and the segment's number in it.
 func (s *Snapshot) volumeOf(segment uint32) (file, number int) {
 	for file = len(s.first) - 1; s.first[file] > segment; file-- {

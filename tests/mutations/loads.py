@@ -9,6 +9,7 @@ from subject import Go
 TWICE = "^TestAPageTwiceUnderANewerFile$"
 ADOPTED = "^TestALoadGoesIntoAdoptedMemory$"
 FAILING = "^TestADiskThatFailsBehindTheVerification$"
+DAMAGED = "^TestDamageIsToldWithThePage$"
 CANCELLED = "^TestACancelledLoadInPlaceFillsAllOrNothing$"
 
 LOADS = Go(
@@ -16,7 +17,12 @@ LOADS = Go(
     folders=("core/page", "core/persist", "core/residency", "core/snapshot"),
     package="core/persist",
     mode="^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",
-    sound=("^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$", TWICE, f"{ADOPTED}|{FAILING}|{CANCELLED}"),
+    sound=(
+        "^TestEveryWayOfLoadingForeignChains$|^TestLongMetadataIsReadOnce$",
+        TWICE,
+        f"{ADOPTED}|{FAILING}|{CANCELLED}",
+        DAMAGED,
+    ),
     mutants=(
         Mutant(
             "twice-below",
@@ -74,6 +80,22 @@ LOADS = Go(
             "loadInto",
             "source.memory != nil",
             "false",
+        ),
+        Mutant(
+            "damaged-copies-count",
+            "nobody looks which copy has another checksum than the file says",
+            "loader.fill",
+            "bad < len(parts)",
+            "false",
+            mode=DAMAGED,
+        ),
+        Mutant(
+            "damage-of-another-page",
+            "damage to the last part of a page is looked for in the next one",
+            "damaged",
+            ">= segment.Pages[entry].Extents",
+            "+1 >= segment.Pages[entry].Extents",
+            mode=DAMAGED,
         ),
         # In place, into adopted memory.
         Mutant(
