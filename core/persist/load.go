@@ -176,8 +176,10 @@ func (l *loader) run() (releases []func(), err error) {
 		}
 	}()
 	if l.o.InPlace {
-		if err := l.verify(); err != nil {
-			return nil, err
+		if l.o.IDs == nil {
+			if err := l.verify(); err != nil {
+				return nil, err
+			}
 		}
 		l.context.Memory().MayExceed(true) // by what is beside the bytes: change masks, metadata
 		l.ReadTogether = readTogether
@@ -185,6 +187,9 @@ func (l *loader) run() (releases []func(), err error) {
 	err = l.stageState()
 	if l.o.InPlace {
 		l.context.Memory().MayExceed(false)
+	}
+	if err == nil && l.o.InPlace && l.o.IDs != nil {
+		err = l.verifyChosen()
 	}
 	if err != nil {
 		return nil, err

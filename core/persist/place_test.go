@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
@@ -102,6 +104,73 @@ func TestADamagedFileIsNotLoadedInPlace(t *testing.T) {
 	}
 }
 
+// Of pages that are chosen all bytes are verified, in whichever file they lie, and those of the others are not looked at.
+func TestWhatIsNotChosenIsNotRead(t *testing.T) {
+	onOneThread(t)
+	const size = 3*native.ChunkBytes + 100
+	for name, compression := range map[string]int32{"as they are": abi.CompressionNone, "compressed": abi.CompressionZstd} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			base, path := filepath.Join(folder, "base"), filepath.Join(folder, "state")
+			saved := newContext(t)
+			var want [3][]byte
+			for i := range want {
+				handle := createFilled(t, saved, size, uint64(i+1), byte(i+1))
+				write(t, handle, 5000, bytes.Repeat([]byte{1, 2, byte(i)}, 70_000))
+			}
+			require.NoError(t, Save(saved, ToPath(base), SaveOptions{Compression: compression}, nil))
+			for i := range want {
+				handle := handleOf(t, saved, uint64(i+1))
+				write(t, handle, 8192, bytes.Repeat([]byte{9}, 5000))
+				want[i] = content(t, handle)
+			}
+			require.NoError(t, Save(saved, ToPath(path), SaveOptions{Base: base, Compression: compression}, nil))
+
+			stored, err := snapshot.Open(path, snapshot.OpenOptions{})
+			require.NoError(t, err)
+			defer func() { _ = stored.Close() }()
+			for damaged := range want {
+				pieces, err := stored.Extents(uint64(damaged + 1))
+				require.NoError(t, err)
+				for _, piece := range pieces {
+					if piece.Kind != snapshot.KindBytes || piece.Stored == 0 {
+						continue
+					}
+					file, at := []string{path, base}[piece.File], int64(piece.FileOffset)+int64(piece.Stored)/2
+					flip(t, file, at)
+					for chosen := range want {
+						context := newContext(t)
+						_, memory := adoptMapping(t, context, uint64(chosen+1), size)
+						err := Load(context, FromPath(path), LoadOptions{InPlace: true, IDs: []uint64{uint64(chosen + 1)}}, nil)
+						if chosen == damaged {
+							require.Equal(t, status.Corrupt, status.CodeOf(err), "%s at %d: %v", file, at, err)
+							require.Equal(t, make([]byte, size), memory)
+						} else {
+							require.NoError(t, err)
+							require.Equal(t, want[chosen], memory)
+						}
+					}
+					flip(t, file, at)
+				}
+			}
+		})
+	}
+}
+
+// flip changes a byte of a file, and the second time back.
+func flip(t *testing.T, path string, at int64) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	var one [1]byte
+	_, err = file.ReadAt(one[:], at)
+	require.NoError(t, err)
+	one[0] ^= 1
+	_, err = file.WriteAt(one[:], at)
+	require.NoError(t, err)
+}
+
 // twoAdopted saves two pages, and makes a context that has adopted other memory under their ids.
 func twoAdopted(t *testing.T, path string) (context uint64, memories [2][]byte, want [2][]byte) {
 	sizes := [2]uint64{native.ChunkBytes + 5001, 3000}
@@ -123,11 +192,17 @@ func twoAdopted(t *testing.T, path string) (context uint64, memories [2][]byte, 
 func TestADiskThatFailsBehindTheVerification(t *testing.T) {
 	onOneThread(t)
 	path := filepath.Join(t.TempDir(), "state")
+	for _, ids := range [][]uint64{nil, {1, 2}} {
+		diskFails(t, path, LoadOptions{InPlace: true, IDs: ids})
+	}
+}
+
+func diskFails(t *testing.T, path string, o LoadOptions) {
 	before, behind, whole := 0, 0, false
 	for nth := 1; !whole; nth++ {
 		context, memories, want := twoAdopted(t, path)
 		fs := filetest.NewFaulty(file.OS{}, filetest.Fault{Kind: filetest.Read, Nth: nth, Errno: unix.EIO})
-		err := Load(context, LoadSource{path: path, FS: fs}, LoadOptions{InPlace: true}, nil)
+		err := Load(context, LoadSource{path: path, FS: fs}, o, nil)
 		found := status.Of(err)
 		switch {
 		case err == nil:
@@ -159,6 +234,12 @@ func TestADiskThatFailsBehindTheVerification(t *testing.T) {
 func TestACancelledLoadInPlaceFillsAllOrNothing(t *testing.T) {
 	onOneThread(t)
 	path := filepath.Join(t.TempDir(), "state")
+	for _, ids := range [][]uint64{nil, {1, 2}} {
+		fillsAllOrNothing(t, path, LoadOptions{InPlace: true, IDs: ids})
+	}
+}
+
+func fillsAllOrNothing(t *testing.T, path string, o LoadOptions) {
 	cancelled, whole := 0, 0
 	for nth, last := 1, false; !last; nth++ {
 		context, memories, want := twoAdopted(t, path)
@@ -173,7 +254,7 @@ func TestACancelledLoadInPlaceFillsAllOrNothing(t *testing.T) {
 			}
 		}
 		work := ticket.Start(0, nil, func(w *ticket.Work) error {
-			return Load(context, LoadSource{path: path, FS: fs}, LoadOptions{InPlace: true}, w)
+			return Load(context, LoadSource{path: path, FS: fs}, o, w)
 		})
 		task <- work
 		err := work.Wait(ticket.Forever)

@@ -580,6 +580,24 @@ func (s *Snapshot) readPieces(buffer []byte, offset uint64, id uint64, kind uint
 	return nil
 }
 
+// VerifyPage looks at a page's bytes and keeps none. goesOn is that of ReadMetadata. Errors: NotFound, that of goesOn, those of
+// reading.
+func (s *Snapshot) VerifyPage(id uint64, goesOn func() error) error {
+	_, pieces, err := s.pieces(id)
+	if err != nil {
+		return err
+	}
+	memory := twoChunks()
+	defer chunks.Put(memory)
+	for _, chunk := range byChunk(ofKind(pieces, KindBytes)) {
+		seen := visible(chunk)
+		if err := s.readPieces(memory[:seen.Length], seen.Offset, id, KindBytes, chunk, goesOn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // HasMask says whether the page has a change mask.
 func (s *Snapshot) HasMask(id uint64) (bool, error) {
 	pieces, err := s.Extents(id)

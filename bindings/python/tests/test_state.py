@@ -444,6 +444,30 @@ assert memory("VmHWM") < before + 128, (memory("VmHWM"), before)
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_part_is_filled_without_reading_the_rest(tmp_path: Path, run_python: RunPython, compression: str | None) -> None:
+    dice, path = np.random.default_rng(1), tmp_path / "state"
+    tree = {f"{n}": dice.integers(0, 200, 1 << 20, np.uint8) for n in range(32)}
+    state.save(path, tree, compression=compression)
+    program = f"""
+from pathlib import Path
+import numpy as np
+from mmsb import state
+
+def read():
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+tree, before = {{"7": np.zeros(1 << 20, np.uint8)}}, read()
+state.load_into({os.fspath(path)!r}, tree, strict=False)
+print(read() - before, int(tree["7"].sum()))
+"""
+    ended = run_python(program)
+    assert ended.returncode == 0, ended.stderr
+    count, total = map(int, ended.stdout.split())
+    assert total == tree["7"].sum()
+    assert count < 5 << 20, "twice the array, and the tables; all of it is 64 MiB"
+
+
 def test_what_never_changes_is_replaced(tmp_path: Path) -> None:
     state.save(tmp_path / "a", {"fixed": Fixed(7, [Layer(np.ones(2), np.ones(1), "new")]), "pair": Pair(3, (4, np.ones(3)))})
     weight = np.zeros(2)

@@ -146,7 +146,7 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     - timeout: seconds; then TimeoutError, and nothing has changed
 
     Nothing changes before all names, types and shapes fit (MismatchError has all that do not), all arrays can be written
-    (InvalidStateError has those that cannot) and the whole file is verified (CorruptError). Then the bytes are read again,
+    (InvalidStateError has those that cannot) and what is loaded is verified (CorruptError). Then the bytes are read again,
     straight into the arrays: if a disk or a device fails, some arrays are filled, some may have a part, and the error begins
     "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory for their bytes meanwhile.
     """
