@@ -306,8 +306,10 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 
 .PHONY: whole
 whole: race every-bit mutants test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle test-deb \
-    test-julia-package test-arm64 build/c/fuzz.run build/tsan/capture_test.c.run ## what `make test` has a part of
+    test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
+    build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
+	@build/c/cancel_test.c.run
 	@build/tsan/capture_test.c.run threads $(or $(SEED),1)
 
 HOURS ?= 2
@@ -378,7 +380,8 @@ build/c-asan/fuzz.run: $(FUZZ) tests/c/fuzz/fuzz.h $(C_TEST_INPUTS) build/asan/l
 
 .PHONY: test-c
 test-c: $(patsubst %,build/c/%.run,$(filter-out asan_test.c,$(C_TESTS))) ## the C ABI from C and C++
-	@tools/run_programs.sh $^
+	@tools/run_programs.sh $(filter-out %/cancel_test.c.run,$^)
+	@build/c/cancel_test.c.run 0 $$(tools/share.py 1 / 2 / 3)
 
 .PHONY: test-asan
 test-asan: $(patsubst %,build/c-asan/%.run,$(filter-out cancel_test.c,$(C_TESTS))) ## under AddressSanitizer, library included
