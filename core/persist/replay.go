@@ -22,7 +22,7 @@ type replay struct {
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
 	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
-	others  bool              // the staged pages are others than the snapshot's, or have other sizes, or lie elsewhere
+	others  bool              // the staged pages are others than the snapshot's, or have other sizes
 	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
 	// held is pages on devices or on disk whose bytes were given an address: records change the same ones again and again.
 	held      []uint32
@@ -287,7 +287,6 @@ func (r *replay) change(p *page.Page, record *journal.Record) error {
 		return nil
 	}
 	if record.Kind != journal.Write && record.Kind != journal.Run && record.Kind != journal.Delta {
-		r.others = r.others || record.Kind == journal.Migrate
 		return changeAgain(p, record)
 	}
 	if err := p.Present(); err != nil {

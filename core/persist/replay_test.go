@@ -14,7 +14,9 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	"libmmsb/native"
 )
 
 // recordOf is a record as it lies in a file.
@@ -233,4 +235,31 @@ func requireSamePage(t *testing.T, one, other uint64, size uint64) {
 	require.Equal(t, bytes[0], bytes[1])
 	require.Equal(t, masks[0], masks[1])
 	require.Equal(t, versions[0], versions[1])
+}
+
+// What a replay has changed is no snapshot's: an increment on the one that was loaded has it, and a page that no record changed is
+// not in it.
+func TestAnIncrementHasWhatAReplayHasChanged(t *testing.T) {
+	onOneThread(t)
+	folder := t.TempDir()
+	directory, path, next := filepath.Join(folder, "journal"), filepath.Join(folder, "whole"), filepath.Join(folder, "increment")
+	context := newContext(t)
+	changed := createFilled(t, context, 4096, 1, 1)
+	createFilled(t, context, 4096, 2, 2)
+	large := createFilled(t, context, native.ChunkBytes+5000, 3, 3)
+	openJournal(t, context, directory)
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	write(t, changed, 10, []byte{99})
+	write(t, large, native.ChunkBytes+10, []byte{99})
+	require.NoError(t, CloseJournal(context))
+
+	loaded := replayed(t, path, directory, LoadOptions{})
+	require.NoError(t, Save(loaded, ToPath(next), SaveOptions{Base: path}, nil))
+	opened, err := snapshot.Open(next, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), opened.Totals().Pages)
+	require.NoError(t, opened.Close())
+	again := newContext(t)
+	require.NoError(t, Load(again, FromPath(next), LoadOptions{}, nil))
+	require.Equal(t, contents(t, context), contents(t, again))
 }

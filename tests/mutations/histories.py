@@ -5,6 +5,7 @@ batches: what was acknowledged comes back equal, everything else is an error."""
 from mutation import Mutant
 from subject import Go, Native
 
+INCREMENT = "^TestAnIncrementHasWhatAReplayHasChanged$"
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
@@ -13,8 +14,26 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT),
     mutants=(
+        # What a replay leaves as it was.
+        Mutant(
+            "replayed-end-listed", "a page that a replay has ended is in the list that becomes the context's",
+            "replay.destroy", "r.others = true", "",
+        ),
+        Mutant(
+            "replayed-page-unlisted", "a page that a replay has made is not in that list",
+            "replay.begin", "r.others = true", "",
+        ),
+        Mutant(
+            "replayed-size-unlisted", "a page that a replay has resized keeps its size in that list",
+            "replay.change", "r.others = true", "",
+        ),
+        Mutant(
+            "replayed-change-saved", "a page that a replay has changed counts as one that the snapshot has",
+            "replay.end", "record.LoadState()&low, 1", "record.LoadState()&low, 0",
+            mode=INCREMENT,
+        ),
         # What a save replaces.
         Mutant(
             "replaced-not-kept", "a file that is replaced does not stay where others rest on it",
