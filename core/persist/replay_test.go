@@ -237,12 +237,13 @@ func requireSamePage(t *testing.T, one, other uint64, size uint64) {
 	require.Equal(t, versions[0], versions[1])
 }
 
-// What a replay has changed is no snapshot's: an increment on the one that was loaded has it, and a page that no record changed is
-// not in it.
+// What a replay has changed is no snapshot's: an increment on the one that was loaded has it, and has no page that no record has
+// changed.
 func TestAnIncrementHasWhatAReplayHasChanged(t *testing.T) {
 	onOneThread(t)
 	folder := t.TempDir()
-	directory, path, next := filepath.Join(folder, "journal"), filepath.Join(folder, "whole"), filepath.Join(folder, "increment")
+	in := func(name string) string { return filepath.Join(folder, name) }
+	directory, path, next := in("journal"), in("whole"), in("increment")
 	context := newContext(t)
 	changed := createFilled(t, context, 4096, 1, 1)
 	createFilled(t, context, 4096, 2, 2)
