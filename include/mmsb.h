@@ -1574,8 +1574,8 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * device, or go where to_host or the context's fallback says; records of a journal may move them again. After an error the
  * context is as it was, but for two that come when the pages have been replaced, and whose text begins "the state is loaded":
  *   - With MMSB_LOAD_IN_PLACE all that is loaded is verified before, so that only the disk, or pages that other threads create
- *     meanwhile, can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load. Adopted
- *     memory gets its bytes straight from the file; where it does not get all, its owner gets it back as it is. Masks
+ *     meanwhile, can fail the reading of bytes behind it. A page that was not read then waits in the file, as after a lazy load.
+ *     Adopted memory gets its bytes straight from the file; where it does not get all, its owner gets it back as it is. Masks
  *     and metadata of the new pages, and pages that records of a journal change, take memory beside the replaced pages; masks and
  *     metadata may exceed memory_limit by that. Not from memory.
  *   - If the context writes a journal, the journal goes on from what was loaded, as a branch with a base of its own that the call

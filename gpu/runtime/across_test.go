@@ -61,7 +61,7 @@ func TestRandomUsesFromTwoRuntimes(t *testing.T) {
 	for seed := range fewer(300) {
 		d, err := sim.New(sim.Options{Scheduler: sim.Seeded, Seed: seed + 1})
 		require.NoError(t, err)
-		w, err := newWorldOn(d, 2) // ended here: 300 that wait for the end of the test have 38 400 slots, which all ends walk over
+		w, err := newWorldOn(d, 2) // ended here: 300 that wait for the test's end have 38 400 slots, which all ends walk over
 		require.NoError(t, err)
 		random := rand.New(rand.NewPCG(seed, 5))
 		other := w.others(t, 2)
