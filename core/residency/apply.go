@@ -260,6 +260,8 @@ func DeviceApplyMany(pages []uint64, changes []native.Delta, of func(index uint3
 	}
 	for _, c := range inHost {
 		c.both.change(native.RecordAt(c.index).Size, c.form.Runs, c.form.Payload)
+	}
+	for _, c := range inHost { // behind all changes: a page may be there more than once, and its copy may end with this
 		c.residency.changed(c.index, c.both)
 	}
 	for _, c := range onDevice {
