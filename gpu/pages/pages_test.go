@@ -299,6 +299,21 @@ func TestACopyOfARefusedChangeBecomesTheNewest(t *testing.T) {
 	})
 }
 
+// The copy of a refused change ends with the next change, but behind all changes of a batch.
+func TestABatchChangesAPageWithTheCopyOfARefusedChange(t *testing.T) {
+	on(t, func(w *world) {
+		handle := w.create(abi.LocationGPU, 0, 100)
+		require.NoError(t, page.Read(handle, func(p *page.Page) error {
+			done, err := p.DevicePrepare(p.Index, &native.Delta{Kind: int32(delta.Runs)})
+			require.True(t, done)
+			return err
+		}))
+		same := []uint64{handle, handle, handle}
+		require.Zero(t, nativetest.ApplyRuns(same, []uint64{0, 8, 4}, 4, []byte("abcdefghijkl")))
+		w.holds(handle, 0, "abcdijklefgh")
+	})
+}
+
 func TestAFailedBatchOfDeltasChangesNoPage(t *testing.T) {
 	on(t, func(w *world) {
 		device, host := w.create(abi.LocationGPU, 0, 5000), w.create(abi.LocationCPU, 0, 5000)
