@@ -37,6 +37,12 @@ leaked: list[dict[str, int]] = []
 failed: set[str] = set()
 
 
+def pytest_collection_finish() -> None:
+    """What is imported stays: the collector, which runs twice around each test, need not walk it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
