@@ -519,7 +519,7 @@ def test_control_c_ends_a_save_and_a_load(tmp_path: Path, what: str, delay: floa
 import os, signal, sys, mmsb
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
 ctx = mmsb.Context()
-block = os.urandom(64 << 20)
+block = os.urandom(16 << 20)
 for _ in range(16):
     ctx.create_page(len(block)).write(0, block)
 path = {str(tmp_path / "s")!r}
@@ -555,7 +555,7 @@ except KeyboardInterrupt:
     assert (out, process.returncode) == ("interrupted\n", 0), err
 
 
-# What loops until Ctrl-C comes, over 128 MiB in ctx; path is a snapshot of it, folder is the test's.
+# What loops until Ctrl-C comes, over 64 MiB in ctx; path is a snapshot of it, folder is the test's.
 LONG_CALLS = {
     "verify": "mmsb.verify(path)",
     "diff": "mmsb.diff(one, two)",
@@ -587,7 +587,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background
 folder = {str(tmp_path)!r}
 path = folder + "/s"
 ctx = mmsb.Context()
-block = os.urandom(16 << 20)
+block = os.urandom(8 << 20)
 for _ in range(8):
     page = ctx.create_page(len(block))
     page.write(0, block)
