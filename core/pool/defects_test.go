@@ -40,7 +40,7 @@ func TestSizesThatVaryNeverFillADevice(t *testing.T) {
 	w := newWorld(t, Options{}, 192*mib, 384*mib, 2)
 	random := rand.New(rand.NewPCG(7, 7))
 	live := uint64(0)
-	for range 4000 {
+	for range fewer(4000) {
 		bytes := 1 + random.Uint64N([]uint64{4096, mib, 8 * mib, 40 * mib}[random.IntN(4)])
 		for live+bytes > most {
 			number := random.IntN(len(w.held))

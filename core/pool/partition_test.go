@@ -190,7 +190,7 @@ func TestPartitionsAreUsedAgain(t *testing.T) {
 // are what a recount of the device's segments says.
 func TestRandomSleepers(t *testing.T) {
 	slept, woken, refused, failed := 0, 0, 0, 0
-	for seed := range uint64(60) {
+	for seed := range fewer(60) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		const streams, tags = 3, 3
 		w := newWorld(t, Options{Limit: []uint64{0, 60 * mib}[seed%2]}, 64*mib, 128*mib, streams)
@@ -269,5 +269,7 @@ func TestRandomSleepers(t *testing.T) {
 		w.check()
 		require.Zero(t, w.Statistics().Reserved+w.Statistics().Sleeping, "seed %d", seed)
 	}
-	assert.Greater(t, min(slept, woken, refused, failed), 30)
+	if !raceDetector { // of few programs some are few by chance
+		assert.Greater(t, min(slept, woken, refused, failed), 30)
+	}
 }

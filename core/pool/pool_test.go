@@ -199,6 +199,14 @@ func (w *world) check() {
 
 func code(err error) status.Code { return status.CodeOf(err) }
 
+// fewer is how often a test with one thread does something: seldom under the race detector, which has nothing to see there.
+func fewer(times uint64) uint64 {
+	if raceDetector {
+		return times / 5
+	}
+	return times
+}
+
 func TestAStreamHasItsMemoryAgainAtOnce(t *testing.T) {
 	w := newWorld(t, Options{}, 1<<30, 1<<30, 2)
 	require.NoError(t, w.take(0, 3*mib))
@@ -334,7 +342,7 @@ func TestTrim(t *testing.T) {
 // TestRandomPrograms runs MMSB_PROGRAMS programs of 300 operations, 60 without it, from MMSB_SEED on. Every 20th operation walks
 // everything.
 func TestRandomPrograms(t *testing.T) {
-	count, first := uint64(60), uint64(0)
+	count, first := fewer(60), uint64(0)
 	for name, number := range map[string]*uint64{"MMSB_PROGRAMS": &count, "MMSB_SEED": &first} {
 		if text := os.Getenv(name); text != "" {
 			_, err := fmt.Sscan(text, number)

@@ -73,7 +73,7 @@ func (w *world) checkWalk() (splits, split uint64) {
 
 // Random programs: the list is what a model says, and the numbers are what a recount gives.
 func TestWalks(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range fewer(6) {
 		random := rand.New(rand.NewPCG(seed, 9))
 		w := newWorld(t, Options{LargeStep: segmentBytes}, 64*mib, 256*mib, 3)
 		var peak, taken, reserved [Spaces + 1]uint64
