@@ -242,7 +242,7 @@ func TestAPropagationThatFailsChangesNothing(t *testing.T) {
 
 // Wherever pages lie, and whoever watches, a propagation is the same change.
 func TestAPropagationIsTheSameWhereverPagesLie(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range fewer(20) {
 		for _, watched := range []bool{false, true} {
 			on(t, func(w *world) {
 				if watched {

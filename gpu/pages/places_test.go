@@ -248,7 +248,15 @@ func mostPrograms(usually uint64) uint64 {
 	if given, err := strconv.ParseUint(os.Getenv("MMSB_PROGRAMS"), 10, 64); err == nil {
 		return given
 	}
-	return usually
+	return fewer(usually)
+}
+
+// fewer is how often a test with one thread does something: seldom under the race detector, which has nothing to see there.
+func fewer(times uint64) uint64 {
+	if raceDetector {
+		return times / 5
+	}
+	return times
 }
 
 // One random program leaves the same bytes, masks and epochs on the host, on a device, in two places, in managed memory and with

@@ -127,6 +127,9 @@ func TestAShareOfASyncFails(t *testing.T) {
 		require.NoError(t, err)
 		failed, went := 0, 0
 		for after := range 24 {
+			if raceDetector && after%3 != 0 { // what runs at the same time is the same, whichever call fails
+				continue
+			}
 			for _, call := range []sim.Call{sim.Copy, sim.Synchronize} {
 				for side, direction := range []residency.Direction{residency.ToHost, residency.ToDevice} {
 					contents := make([]string, len(pages))
