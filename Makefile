@@ -278,15 +278,16 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 
 .PHONY: test-race
 test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
-	@$(RACE) $$(tools/share.py $(subst $(space), / ,$(LONG_RACES)) / \
-	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))|libmmsb/core/.*') / \
-	    $$(go list $(RACED) | grep -vxE '$(subst $(space),|,$(LONG_RACES))' | grep -x 'libmmsb/core/.*'))
+	@$(RACE) $$(tools/share.py $(LONG_RACES) / \
+	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)|libmmsb/core/.*') / \
+	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)' | grep -x 'libmmsb/core/.*'))
 
-# The packages of which each takes about as long as all others together of core, or all others.
-LONG_RACES := $(addprefix libmmsb/,core/keeper core/persist gpu/runtime)
+space := $() $()
+# Shares that take about as long as all others of core, or all others.
+LONG_RACES := libmmsb/core/keeper libmmsb/core/snapshot libmmsb/core/file / libmmsb/core/persist / libmmsb/gpu/runtime
+BY_NAME := $(subst $(space),|,$(filter-out /,$(LONG_RACES)))
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
 RACE := python3 tools/go_test.py -race -buildmode=exe -tags $(TAGS),invariants
-space := $() $()
 
 .PHONY: race
 race: $(STAMPS)/tools $(FAKECUDA) ## all Go packages under the race detector, with the tag invariants
