@@ -8,10 +8,28 @@ folder=$PWD/build/coverage
 rm -rf "$folder"
 mkdir -p "$folder/tmp"
 
-# The compiler's notes lie beside the objects in Go's work folder, which -work keeps. The define makes the door compile anew.
-GOTMPDIR=$folder/tmp CGO_CFLAGS="-O0 -g --coverage -fprofile-update=atomic -DMMSB_COVERAGE_RUN=$$" CGO_LDFLAGS=--coverage \
-    tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest,invariants -work 2> "$folder/build.log" ||
-    { cat "$folder/build.log"; exit 1; }
+# The door alone is compiled for that, by flags in a file that -overlay puts into its package; all else is as compiled for
+# build/test/libmmsb.so. The compiler's notes lie beside the objects in Go's work folder, which -work keeps. The define makes the
+# door compile anew.
+cat > "$folder/coverage.go" << FLAGS
+package main
+
+// #cgo CFLAGS: --coverage -fprofile-update=atomic -DMMSB_COVERAGE_RUN=$$
+// #cgo LDFLAGS: --coverage
+import "C"
+FLAGS
+python3 - "$folder" << 'OVERLAY'
+import json, os, sys
+
+replaced = "build/go-overlay/overlay.json"
+overlay = json.load(open(replaced)) if os.path.exists(replaced) else {"Replace": {}}
+overlay["Replace"][os.path.abspath("capi/coverage.go")] = sys.argv[1] + "/coverage.go"
+json.dump(overlay, open(sys.argv[1] + "/overlay.json", "w"))
+OVERLAY
+GOTMPDIR=$folder/tmp CGO_CFLAGS="$CGO_CFLAGS -DMMSB_INVARIANTS" \
+    CGO_CFLAGS_ALLOW='--coverage|-fprofile-update=atomic' CGO_LDFLAGS_ALLOW=--coverage \
+    tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest,invariants -work -overlay "$folder/overlay.json" \
+    2> "$folder/build.log" || { cat "$folder/build.log"; exit 1; }
 
 status=0
 LD_LIBRARY_PATH=$folder build/c/fuzz.run "$@" || status=1
