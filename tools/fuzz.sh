@@ -26,7 +26,7 @@ overlay = json.load(open(replaced)) if os.path.exists(replaced) else {"Replace":
 overlay["Replace"][os.path.abspath("capi/coverage.go")] = sys.argv[1] + "/coverage.go"
 json.dump(overlay, open(sys.argv[1] + "/overlay.json", "w"))
 OVERLAY
-GOTMPDIR=$folder/tmp CGO_CFLAGS="$CGO_CFLAGS -DMMSB_INVARIANTS" \
+GOTMPDIR=$folder/tmp CGO_CFLAGS="${CGO_CFLAGS:-} -DMMSB_INVARIANTS" \
     CGO_CFLAGS_ALLOW='--coverage|-fprofile-update=atomic' CGO_LDFLAGS_ALLOW=--coverage \
     tools/build_library.sh "$folder/libmmsb.so" -tags mmsbtest,invariants -work -overlay "$folder/overlay.json" \
     2> "$folder/build.log" || { cat "$folder/build.log"; exit 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """run.py [-v] [--share] [NAME...]: builds the subjects of the catalogue, and runs their tests without a bug and with each: every
-bug must be caught. NAME is a subject or a mutant. -v says what caught each. --share takes every tenth subject.
+bug must be caught. NAME is a subject or a mutant. -v says what caught each. --share takes a tenth of the subjects.
 
 Ends with `planted bugs: caught N of N` and, where each run is a test, `N passed, M failed`.
 """
@@ -63,76 +63,49 @@ from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
 
-SUBJECTS: list[Subject] = [
-    IDS,
-    DEVICE_RUNTIME,
-    SIMULATED_DEVICE,
-    LEDGERS,
-    DEVICE_LEDGERS,
-    PENDING_MEMORY,
-    WHOLE_SEGMENTS,
-    WHOLE_SOURCES,
-    ENDINGS,
-    FAILED_JOURNALS,
-    GATE,
-    PAGES,
-    CAPTURES,
-    LOADS,
-    DISK,
-    WRITING,
-    GROUPS,
-    UNDO,
-    GUARD,
-    GUARD_COUNT,
-    OPENINGS,
-    HISTORIES,
-    STORES,
-    SEATS,
-    RECORDS,
-    JOURNAL,
-    FILES,
-    FAR_FILES,
-    KEYS_OF_METADATA,
-    GRAMMAR,
-    TORN_ENDS,
-    NEXT_WRITERS,
-    POOLS,
-    HITS,
-    LEFT_TO_C,
-    WALKS,
-    PICTURES,
-    PICTURE_FILES,
-    STATISTICS,
-    POOL_LAYERS,
-    TRACES,
-    REPLAYS,
-    PARTITIONS,
-    SLEEPS,
-    SYNCS,
-    FOREIGN_STREAMS,
-    LENT_BLOCKS,
-    ADDRESSES,
-    LAUNCHES,
-    TABLES,
-    COMPARISONS,
-    BUILT_GRAPHS,
-    MASK_CLEARS,
-    PLAIN_TEXTS,
-    LONG_CHAINS,
-    PARKED_FILES,
-    ORIGINAL_FILES,
-    RECORD_RULES,
-    REPLAYED_CLONES,
-    TOOL_CLONES,
-    LONG_COPIES,
-    LIBRARY,
-    ARROW,
-    TENSORS,
-    LIMITS,
-    COMMANDS,
-    PROPAGATION,
-    STATES,
+# Ten shares that take about as long, each with tests of few packages, which are built for it. One has all that need the library.
+SHARES: list[list[Subject]] = [
+    [LIBRARY, COMPARISONS, PROPAGATION, ARROW, TENSORS],
+    [GRAMMAR, GATE],
+    [SYNCS, PAGES, GUARD_COUNT],
+    [STORES, SEATS, JOURNAL],
+    [HISTORIES, LOADS, FAILED_JOURNALS, WRITING, RECORDS, FAR_FILES, MASK_CLEARS, LONG_CHAINS, REPLAYED_CLONES],
+    [HITS, DEVICE_RUNTIME, PICTURES, LENT_BLOCKS],
+    [POOL_LAYERS, LEFT_TO_C, COMMANDS],
+    [SLEEPS, SIMULATED_DEVICE, LEDGERS, DEVICE_LEDGERS, PENDING_MEMORY, WHOLE_SOURCES, REPLAYS, FOREIGN_STREAMS, ADDRESSES],
+    [STATES, CAPTURES],
+    [
+        IDS,
+        ENDINGS,
+        GROUPS,
+        UNDO,
+        GUARD,
+        DISK,
+        OPENINGS,
+        RECORD_RULES,
+        TORN_ENDS,
+        NEXT_WRITERS,
+        FILES,
+        ORIGINAL_FILES,
+        PARKED_FILES,
+        KEYS_OF_METADATA,
+        WHOLE_SEGMENTS,
+        POOLS,
+        WALKS,
+        PARTITIONS,
+        TRACES,
+        STATISTICS,
+        TABLES,
+        LAUNCHES,
+        PICTURE_FILES,
+        BUILT_GRAPHS,
+        PLAIN_TEXTS,
+        TOOL_CLONES,
+        LONG_COPIES,
+        LIMITS,
+    ],
 ]
+SUBJECTS = [subject for share in SHARES for subject in share]
 
 WORK = ROOT / "build/mutations"
 TOOK_TOO_LONG = 124  # exit status of timeout; a test that hangs has shown nothing
@@ -230,13 +203,13 @@ def run_subject(subject: Subject, work: Path, chosen: Chosen, ran: set[tuple[str
     print(f"{subject.name}: {len(chosen)} mutants, {time.monotonic() - start:.0f} s", flush=True)
 
 
-def share_of(subjects: list[Subject]) -> list[Subject]:
-    """Every tenth subject, as tools/share.py chooses."""
-    lists = [["/", *(subject.name for subject in subjects[first::10])] for first in range(10)]
-    command = [sys.executable, str(ROOT / "tools/share.py"), *(word for words in lists for word in words)]
+def share() -> list[Subject]:
+    """A tenth of the subjects, as tools/share.py chooses."""
+    words = [word for row in SHARES for word in ("/", *(subject.name for subject in row))]
+    command = [sys.executable, str(ROOT / "tools/share.py"), *words]
     chosen = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     print("`make mutants` has all subjects; here are, as the commit chooses: " + ", ".join(chosen), flush=True)
-    return [subject for subject in subjects if subject.name in chosen]
+    return [subject for subject in SUBJECTS if subject.name in chosen]
 
 
 def main() -> int:
@@ -250,7 +223,7 @@ def main() -> int:
     if unknown:
         parser.error("in no catalogue: " + ", ".join(sorted(unknown)))
     tally = Tally()
-    wanted = share_of(SUBJECTS) if arguments.share else SUBJECTS
+    wanted = share() if arguments.share else SUBJECTS
     for shared in {subject.shares: None for subject in wanted}:
         run_build([subject for subject in wanted if subject.shares == shared], names, tally, arguments.verbose)
     for language, bugs in tally.bugs.items():
