@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def second_save(arrays: Arrays, raw: Raw) -> None:
             files = [FOLDER / f"state-{number}" for number in range(2 + ROUNDS)]
             first = 1e9 * seconds(partial(tracker.save, files[0]))[0]
             tracker.save(files[1], files[0])  # the first behind a whole one looks at all pages once
-            for number, (base, path) in enumerate(zip(files[1:], files[2:])):
+            for number, (base, path) in enumerate(pairwise(files[1:])):
                 for array in list(arrays.values())[number::50]:
                     array += 1
                 whole.append(first)
