@@ -136,10 +136,11 @@ def report(
     bound: float | None = None,
     aim: str = "at least",
     limit: list[float] | None = None,
+    note: str = NOTE,
 ) -> None:
     """A row. bound: what its ratio is to be, at least or at most."""
     ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-    record: dict[str, Any] = {"kind": "row", "what": what, "unit": unit, "peer_name": peer, "note": NOTE}
+    record: dict[str, Any] = {"kind": "row", "what": what, "unit": unit, "peer_name": peer, "note": note}
     record |= {"ours": statistics.median(ours), "peer": statistics.median(theirs), "ratio": ratio}
     if limit is not None:
         record["limit"] = statistics.median(limit)

@@ -16,8 +16,11 @@ import torch
 import torch.distributed.checkpoint as checkpoint
 from mmsb.state import dcp
 from safetensors.torch import save_file
-from snapshots import BYTES, FILTER, FOLDER, ROUNDS, seconds, sync
-from state import COUNT, Loop, percentile, report
+from snapshots import FILTER, FOLDER, QUICK, ROUNDS, seconds, sync
+from state import COUNT, NOTE, Loop, percentile
+from state import report as report_of
+
+BYTES = (16 << 20) if QUICK else (1 << 30)
 
 SAVE, STORED, STEP, LONGEST = (
     "torch: state.save, 1 000 tensors",
@@ -27,6 +30,7 @@ SAVE, STORED, STEP, LONGEST = (
 )
 
 Tensors = dict[str, Any]
+report = partial(report_of, note=NOTE.replace("2 GiB", "1 GiB").replace("arrays", "tensors"))
 
 
 def torch_save(path: Path, tensors: Tensors) -> None:
