@@ -107,7 +107,7 @@ STATES = Python(
             "renamed-arrays",
             "an array that has moved in the tree keeps its old names in its page",
             "TreePages.bind",
-            "if entry.names != wanted[key]:",
+            "if entry.names != names:",
             "if False:",
             mode=TRACKED,
         ),
