@@ -1,5 +1,5 @@
-"""A state of PyTorch's tensors: mmsb.state beside torch.save, safetensors and torch.distributed.checkpoint (DCP), and the steps of
-a loop beside a save in the background. `make bench-torch` runs it; it is no part of `make bench`, as PyTorch has 4 GB.
+"""A state of PyTorch's tensors: mmsb.state beside torch.save, safetensors and torch.distributed.checkpoint (DCP), and steps of a
+loop beside a save in the background. `make bench-torch` runs it; it is no part of `make bench`, as PyTorch has 4 GB.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def saves(what: str, name: str, bound: float | None, tensors: Tensors, both: lis
 
 
 def beside_a_loop(tensors: Tensors) -> None:
-    """Steps from the call that begins a save until the file is there; the call belongs to the first. And as many without a save."""
+    """Steps from the call that begins a save until the file is there; the first has the call. And as many without a save."""
     loop = Loop({name: tensor.numpy() for name, tensor in tensors.items()})
     steps: dict[str, list[list[float]]] = {"ours": [], "async_save": [], "none": []}
 
@@ -89,7 +89,8 @@ def beside_a_loop(tensors: Tensors) -> None:
             count = run("ours", lambda path=path: tracker.save_start(path).done)  # type: ignore[misc]
             remove(path)
             writer = checkpoint.FileSystemWriter(folder)
-            run("async_save", lambda writer=writer: checkpoint.async_save(tensors, storage_writer=writer, no_dist=True).done)  # type: ignore[misc]
+            save = partial(checkpoint.async_save, tensors, storage_writer=writer, no_dist=True)
+            run("async_save", lambda save=save: save().done)  # type: ignore[misc]
             remove(folder)
             steps["none"].append([loop.step() for _ in range(count)])
     for name, bound, aim in (("none", 1.1, "at most"), ("async_save", None, "at most")):

@@ -1,5 +1,5 @@
-"""Bugs in mmsb.state: in what an array is, how a tree is named, which pages it has, what a load fills, and in files of others. The
-tests of the Python package must show each, and those with PyTorch the bugs in mmsb.state.dcp."""
+"""Bugs in mmsb.state: in what an array is, how a tree is named, which pages it has, what a load fills, and in files of others.
+Tests of the Python package must show each, and those with PyTorch the bugs in mmsb.state.dcp."""
 
 from mutation import Mutant
 from subject import ROOT, Python

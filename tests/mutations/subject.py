@@ -198,8 +198,8 @@ class C:
 
 @dataclass(frozen=True)
 class Python:
-    """Tests of the Python package with a copy of its modules, which need build/libmmsb.so and an environment with pytest. A mode is
-    tests that pytest runs."""
+    """Tests of the Python package with a copy of its modules, which need build/libmmsb.so and an environment with pytest. A mode
+    is tests that pytest runs."""
 
     name: str
     modules: Sequence[str]  # where the functions are

@@ -138,7 +138,8 @@ class TreePages:
         try:
             for writable in (True, False):
                 some = [entry for entry, held in zip(made, held_by) if (held.writable or held.copied) == writable]
-                done.append(self.context.adopt_pages([entry.memory for entry in some], not writable, [entry.id for entry in some]))
+                memories, ids = [entry.memory for entry in some], [entry.id for entry in some]
+                done.append(self.context.adopt_pages(memories, not writable, ids))
                 for handle, entry in zip(done[-1].handles, some):
                     blob = _described(entry.names, entry.key[1])
                     status = lib.mmsb_page_metadata_import(handle, blob, len(blob))
