@@ -520,6 +520,14 @@ test-jax: lib $(STAMPS)/venv-jax ## JAX's and pyarrow's arrays as pages, and pag
 test-torch: lib build/mmsb $(STAMPS)/venv-torch ## PyTorch on the host, and torch.distributed.checkpoint; 4 GB
 	@PYTHONPATH=bindings/python/src build/venv-torch/bin/python -m pytest -q -p no:cacheprovider tests/torch
 
+# What PyTorch's own savers take, by hand: not a part of bench.
+.PHONY: bench-torch
+bench-torch: lib $(STAMPS)/venv-torch ## a state of tensors beside torch.save, safetensors and torch.distributed.checkpoint; 5 GB
+	@mkdir -p build/bench-files && trap 'rm -rf build/bench-files' EXIT && BENCH_FILES=$(CURDIR)/build/bench-files \
+	    MMSB_LIBRARY=$(CURDIR)/build/libmmsb.so PYTHONPATH=bindings/python/src \
+	    build/venv-torch/bin/python bench/tensors.py >build/bench-torch.jsonl
+	@python3 bench/table.py build/bench-torch.jsonl build/bench-torch.json
+
 .PHONY: test-examples
 test-examples: lib $(STAMPS)/venv-test ## the replay of a generated git history, also killed and restored; planted mistakes
 	@$(VENV)/python -m pytest -q -p no:cacheprovider examples

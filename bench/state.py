@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,11 @@ def report(
     bound: float | None = None,
     aim: str = "at least",
     limit: list[float] | None = None,
+    note: str = NOTE,
 ) -> None:
     """A row. bound: what its ratio is to be, at least or at most."""
     ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-    record: dict[str, Any] = {"kind": "row", "what": what, "unit": unit, "peer_name": peer, "note": NOTE}
+    record: dict[str, Any] = {"kind": "row", "what": what, "unit": unit, "peer_name": peer, "note": note}
     record |= {"ours": statistics.median(ours), "peer": statistics.median(theirs), "ratio": ratio}
     if limit is not None:
         record["limit"] = statistics.median(limit)
@@ -206,7 +208,7 @@ def second_save(arrays: Arrays, raw: Raw) -> None:
             files = [FOLDER / f"state-{number}" for number in range(2 + ROUNDS)]
             first = 1e9 * seconds(partial(tracker.save, files[0]))[0]
             tracker.save(files[1], files[0])  # the first behind a whole one looks at all pages once
-            for number, (base, path) in enumerate(zip(files[1:], files[2:])):
+            for number, (base, path) in enumerate(pairwise(files[1:])):
                 for array in list(arrays.values())[number::50]:
                     array += 1
                 whole.append(first)

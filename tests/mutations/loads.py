@@ -130,5 +130,13 @@ LOADS = Go(
             "l.unasked.Store(false)",
             mode=CANCELLED,
         ),
+        Mutant(
+            "part-not-verified",
+            "pages that are chosen replace others, or fill adopted memory, before their bytes were verified",
+            "loader.run",
+            "err = l.verifyChosen()",
+            "",
+            mode="^TestWhatIsNotChosenIsNotRead$",
+        ),
     ),
 )

@@ -55,9 +55,9 @@ from plugins import ADDRESSES, FOREIGN_STREAMS, LENT_BLOCKS
 from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
-from states import STATES
+from states import DISTRIBUTED, STATES
 from stores import SEATS, STORES
-from subject import ROOT, Plantings, Subject
+from subject import ROOT, Plantings, Python, Subject
 from syncs import SYNCS
 from tensors import TENSORS
 from traces import REPLAYS, TRACES
@@ -73,7 +73,7 @@ SHARES: list[list[Subject]] = [
     [HITS, DEVICE_RUNTIME, PICTURES, LENT_BLOCKS, WHOLE_SEGMENTS, POOLS, WALKS, PARTITIONS, STATISTICS, TABLES, LAUNCHES],
     [POOL_LAYERS, LEFT_TO_C, COMMANDS],
     [SLEEPS, SIMULATED_DEVICE, LEDGERS, DEVICE_LEDGERS, PENDING_MEMORY, WHOLE_SOURCES, REPLAYS, FOREIGN_STREAMS, ADDRESSES],
-    [STATES, CAPTURES],
+    [STATES, DISTRIBUTED, CAPTURES],
     [
         IDS,
         ENDINGS,
@@ -217,6 +217,10 @@ def main() -> int:
         parser.error("in no catalogue: " + ", ".join(sorted(unknown)))
     tally = Tally()
     wanted = share() if arguments.share else SUBJECTS
+    absent = [subject for subject in wanted if isinstance(subject, Python) and not subject.interpreter.exists()]
+    for subject in absent:
+        print(f"{subject.name}: left out, as {subject.interpreter.relative_to(ROOT)} is not there", flush=True)
+    wanted = [subject for subject in wanted if subject not in absent]
     for shared in {subject.shares: None for subject in wanted}:
         run_build([subject for subject in wanted if subject.shares == shared], names, tally, arguments.verbose)
     for language, bugs in tally.bugs.items():

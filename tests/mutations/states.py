@@ -1,12 +1,13 @@
-"""Bugs in mmsb.state: in what an array is, how a tree is named, which pages it has, and what a load fills. The tests of the
-Python package must show each."""
+"""Bugs in mmsb.state: in what an array is, how a tree is named, which pages it has, what a load fills, and in files of others.
+Tests of the Python package must show each, and those with PyTorch the bugs in mmsb.state.dcp."""
 
 from mutation import Mutant
-from subject import Python
+from subject import ROOT, Python
 
 LOADS = "tests/test_state.py"
 TRACKED = "tests/test_state_tracking.py"
 ON_DEVICES = "tests/test_state_devices.py"
+OF_OTHERS = "tests/test_state_files.py"
 LIES = f"{LOADS}::test_metadata_that_lies"
 FILLED = f"{LOADS}::test_a_tree_is_filled"
 SHARED = f"{LOADS}::test_one_memory_is_saved_once_and_shared_again"
@@ -15,9 +16,9 @@ REFUSED = f"{LOADS}::test_all_that_does_not_fit_is_named_and_nothing_changes"
 
 STATES = Python(
     name="states",
-    modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "tree", "pages", "checkpoint")),
+    modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "tree", "pages", "checkpoint", "files")),
     mode=LOADS,
-    sound=(LOADS, TRACKED, ON_DEVICES),
+    sound=(LOADS, TRACKED, ON_DEVICES, OF_OTHERS),
     mutants=(
         # Arrays.
         Mutant(
@@ -106,7 +107,7 @@ STATES = Python(
             "renamed-arrays",
             "an array that has moved in the tree keeps its old names in its page",
             "TreePages.bind",
-            "if entry.names != wanted[key]:",
+            "if entry.names != names:",
             "if False:",
             mode=TRACKED,
         ),
@@ -182,6 +183,147 @@ STATES = Python(
             "if fixed:",
             "if False:",
             mode=REFUSED,
+        ),
+        # Files of others.
+        Mutant(
+            "holes-between-tensors",
+            "tensors of safetensors may leave gaps and overlap",
+            "_header",
+            "if tensor.begin != end:",
+            "if False:",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "bytes-behind-tensors",
+            "a file of safetensors may have more or fewer bytes than its tensors",
+            "_header",
+            "if end != room - length:",
+            "if False:",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "doubled-tensors",
+            "a header of safetensors may have a name twice",
+            "_unique",
+            "len(found) != len(pairs)",
+            "False",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "size-of-a-tensor",
+            "the offsets of a tensor need not fit its type and shape",
+            "_tensor",
+            "end - begin != size or",
+            "",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "names-that-meet",
+            "of two names that are the same when joined by dots one goes",
+            "_flat",
+            "if name in found:",
+            "if False:",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "unpickled-objects",
+            "arrays of objects in a .npz file are unpickled",
+            "import_npz",
+            "allow_pickle=False",
+            "allow_pickle=True",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "texts-are-lost",
+            "an export leaves the texts of a file of safetensors out",
+            "export_safetensors",
+            "{} if texts is None else {_METADATA: texts}",
+            "{}",
+            mode=OF_OTHERS,
+        ),
+        Mutant(
+            "half-an-export",
+            "an export that fails leaves a temporary file",
+            "_replacing",
+            "os.unlink(temporary)",
+            "pass",
+            mode=OF_OTHERS,
+        ),
+    ),
+)
+
+DCP = "tests/torch/test_dcp.py"
+DCP_LIES = f"{DCP}::test_files_that_lie"
+
+DISTRIBUTED = Python(
+    name="distributed",
+    modules=("mmsb/state/dcp.py",),
+    mode=DCP,
+    sound=(DCP,),
+    interpreter=ROOT / "build/venv-torch/bin/python",
+    folder=ROOT,
+    mutants=(
+        Mutant(
+            "shared-staging",
+            "async_save writes the program's tensors, which change meanwhile",
+            "_copied",
+            'value.detach().to("cpu", copy=True)',
+            "value.detach()",
+            mode=f"{DCP}::test_one_rank_saves_while_it_goes_on",
+        ),
+        Mutant(
+            "shards-of-one-name",
+            "the parts that a rank has of a tensor have the tensor's name",
+            "Writer.write_data",
+            "None if chunk.sizes == item.tensor_data.size else _slices(chunk)",
+            "None",
+        ),
+        Mutant(
+            "pickled-values",
+            "a value that would come back as another type is saved",
+            "_check_plain",
+            "elif type(value) not in _PLAIN and not isinstance(value, np.generic):",
+            "elif False:",
+            mode=f"{DCP}::test_what_would_be_pickled_is_refused_with_its_name",
+        ),
+        Mutant(
+            "old-files-stay",
+            "the files of the checkpoint that was replaced stay",
+            "Writer.finish",
+            "file.unlink()",
+            "pass",
+        ),
+        Mutant(
+            "files-elsewhere",
+            "an index may name files outside of its folder",
+            "Reader._tensor",
+            "not _RANK_FILE.fullmatch(place.file) or",
+            "",
+            mode=DCP_LIES,
+        ),
+        Mutant(
+            "missing-parts",
+            "the parts of a tensor need not make it whole",
+            "Reader._tensor",
+            "if items != math.prod(shape):",
+            "if False:",
+            mode=DCP_LIES,
+        ),
+        Mutant(
+            "shape-of-a-part",
+            "a part of another shape than the index says is read",
+            "Reader._stored",
+            "array is None or array.shape != sizes",
+            "array is None",
+            mode=DCP_LIES,
+        ),
+        Mutant(
+            "not-converted",
+            "a tensor of another type than the file's stays as it was",
+            "_fill",
+            "target.copy_(host)",
+            "pass",
+            mode=f"{DCP}::test_a_tensor_is_converted_as_dcp_does",
         ),
     ),
 )

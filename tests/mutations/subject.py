@@ -198,8 +198,8 @@ class C:
 
 @dataclass(frozen=True)
 class Python:
-    """Tests of the Python package with a copy of its modules, which need build/libmmsb.so and build/venv. A mode is tests that
-    pytest runs."""
+    """Tests of the Python package with a copy of its modules, which need build/libmmsb.so and an environment with pytest. A mode
+    is tests that pytest runs."""
 
     name: str
     modules: Sequence[str]  # where the functions are
@@ -209,6 +209,8 @@ class Python:
     seconds: int = 300  # of one run
     patience: int = 60  # for how many seconds a bug is looked for
     environment: dict[str, str] = field(default_factory=dict)
+    interpreter: Path = ROOT / "build/venv/bin/python"  # where it is not there, the subject is left out
+    folder: Path = ROOT / "bindings/python"  # where the tests run
     package = ""
     language = "Python"
     shares = "python"
@@ -226,8 +228,7 @@ class Python:
         """Asserts are plain: the difference of two large trees takes minutes to print."""
         copy = [f"PYTHONPATH={work / 'src'}", f"MMSB_LIBRARY={ROOT / 'build/libmmsb.so'}", "PYTHONDONTWRITEBYTECODE=1"]
         options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "pythonpath=", "--assert=plain", "--tb=line"]
-        tests = ROOT / "bindings/python"
-        return ["env", *copy, str(ROOT / "build/venv/bin/python"), "-m", "pytest", *options, *mode.split()], tests
+        return ["env", *copy, str(self.interpreter), "-m", "pytest", *options, *mode.split()], self.folder
 
 
 Subject = Union[Go, C, Python]

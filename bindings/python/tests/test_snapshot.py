@@ -401,6 +401,14 @@ def test_reading_without_a_context(path: Path) -> None:
             for reach in ((0, len(data) + 1), (len(data), 1), (2**63, 1), (-1, 1)):
                 with pytest.raises(mmsb.OutOfRangeError):
                     page.read(*reach)
+            room = bytearray(b"------")
+            assert page.read_into(len(data) - 1, memoryview(room)[2:3]) == 1
+            assert room == b"--!---"
+            for offset in (len(data) - 1, 2**63, -1):
+                with pytest.raises(mmsb.OutOfRangeError):
+                    page.read_into(offset, room)
+            with pytest.raises(BufferError):
+                page.read_into(0, b"read only")
         assert snapshot[disk_id].metadata == {}
         assert 2**63 not in snapshot
         assert -1 not in snapshot

@@ -183,6 +183,20 @@ def test_npz_there_and_back(tmp_path: Path) -> None:
         state.export_npz(tmp_path / "b", tmp_path / "c")
 
 
+@pytest.mark.parametrize("export", [state.export_safetensors, state.export_npz])
+def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, export: Callable[[Path, Path], None]) -> None:
+    state.save(tmp_path / "a", {"x": np.ones(5000), "y": np.zeros(5000) + 7})
+    (tmp_path / "there").write_bytes(b"before")
+    with (tmp_path / "a").open("r+b") as file:
+        at = file.read().index(np.float64(7).tobytes() * 100)
+        file.seek(at)
+        file.write(b"damage")
+    with pytest.raises(mmsb.CorruptError):
+        export(tmp_path / "a", tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == b"before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "there"]
+
+
 def test_npz_that_lies(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:

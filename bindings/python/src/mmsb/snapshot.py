@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, SupportsIndex, Unio
 from . import _abi, _ffi
 from ._convert import (
     Buffer,
+    BytesLike,
     Numbers,
     as_array,
     check_items,
@@ -23,7 +24,7 @@ from ._convert import (
     unsigned,
     words,
 )
-from ._errors import ClosedError, InvalidArgumentError, UnsupportedError
+from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._ffi import check, lib, listed, name_of, number_from, sized, value_of
 from ._lease import view_memory, when_dropped
 from ._object import Closable
@@ -275,6 +276,13 @@ class SnapshotPage:
         data = new_bytes(length)
         check(lib.mmsb_snapshot_read(self._file.handle, self.id, offset, data, length))
         return data
+
+    def read_into(self, offset: int, buffer: BytesLike) -> int:
+        """Fills a writable buffer with the bytes from offset on, with verified checksums, and returns their number."""
+        target = Buffer(buffer, writable=True)
+        offset = unsigned(offset, "offset", OutOfRangeError)
+        check(lib.mmsb_snapshot_read(self._file.handle, self.id, offset, target.address, target.length))
+        return target.length
 
     def mask_bits(self, offset: int = 0, length: int | None = None) -> bytes:
         """The change mask of a range as bits: bit i % 8 of byte i // 8, counted from offset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -24,7 +25,8 @@ T = TypeVar("T")
 #: One name, or several.
 Names = Union[str, Iterable[str]]
 
-_COMPARED = 4 << 20
+_COMPARED = 1 << 20
+_READERS = 4  # some wait for the disk
 _GRANULE = 4096
 
 # -------------------------------------------------------------------------------------------------------------- saving
@@ -74,21 +76,28 @@ def _onto(pages: TreePages, stored: StoredTree, parts: Parts) -> None:
         if not isinstance(pointer, Pointer) or pointer.page in kept or key in seen:
             continue
         if stored.layout(pointer) == held.layout:
-            _write_changes(pages.context.page(pointer.page), stored.page(pointer), on_host(held.memory))
             kept[pointer.page] = (name, held)
             seen.add(key)
+
+    def compare(id: int) -> None:
+        name, held = kept[id]
+        _write_changes(pages.context.page(id), stored.page(stored.leaves[name]), on_host(held.memory))
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        for _ in readers.map(compare, kept):
+            pass
     pages.took(kept, stored)
 
 
 def _write_changes(page: Page, stored: SnapshotPage, memory: Array) -> None:
+    then, differs = np.empty(_COMPARED, np.uint8), np.empty(_COMPARED, np.bool_)
     for at in range(0, len(memory), _COMPARED):
         now = memory[at : at + _COMPARED]
-        differs = now != np.frombuffer(stored.read(at, len(now)), np.uint8)
-        granules = np.unique(np.flatnonzero(differs) // _GRANULE)
-        for run in np.split(granules, np.flatnonzero(np.diff(granules) > 1) + 1):
-            if len(run):
-                first, end = int(run[0]) * _GRANULE, (int(run[-1]) + 1) * _GRANULE
-                page.write(at + first, now[first:end])
+        stored.read_into(at, then[: len(now)])
+        granules = np.unique(np.flatnonzero(np.not_equal(now, then[: len(now)], out=differs[: len(now)])) // _GRANULE)
+        for run in np.split(granules, np.flatnonzero(np.diff(granules) > 1) + 1) if len(granules) else ():
+            first, end = int(run[0]) * _GRANULE, (int(run[-1]) + 1) * _GRANULE
+            page.write(at + first, now[first:end])
 
 
 # ------------------------------------------------------------------------------------------------------------- loading

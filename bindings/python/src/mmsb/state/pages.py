@@ -60,8 +60,9 @@ Key = tuple[Union[int, str], Layout]
 
 class _Bound(NamedTuple):
     id: int
+    key: Key
     memory: Any
-    names: tuple[str, ...]
+    names: list[str]
 
 
 def key_of(name: str, held: Held) -> Key:
@@ -80,36 +81,45 @@ class TreePages:
 
     def bind(self, parts: Parts) -> None:
         """Adopts arrays that are new, ends the pages of those that are gone, and keeps all others."""
-        names: dict[Key, list[str]] = {}
-        held_by: dict[Key, Held] = {}
+        found: dict[Key, tuple[Held, list[str]]] = {}  # a key takes long to hash: each is looked up as seldom as can be
         for name, held in parts.arrays.items():
             key = key_of(name, held)
-            names.setdefault(key, []).append(name)
-            held_by.setdefault(key, held)
-        wanted = {key: tuple(known) for key, known in names.items()}
-        bound = self._adopted({key: held for key, held in held_by.items() if key not in self._bound}, wanted)
-        gone = [entry.id for key, entry in self._bound.items() if key not in wanted]
+            known = found.get(key)
+            if known is None:
+                found[key] = (held, [name])
+            else:
+                known[1].append(name)
+        fresh, kept = {}, []
+        for key, one in found.items():
+            entry = self._bound.get(key)
+            if entry is None:
+                fresh[key] = one
+            else:
+                kept.append((entry, *one))
+        bound = self._adopted(fresh)
+        staying = {entry.id for entry, _, _ in kept}
+        gone = [entry.id for entry in self._bound.values() if entry.id not in staying]
         self.context.destroy_pages(self.context.lookup_many(gone))
-        self._wait(held_by)
-        for key, entry in self._bound.items():
-            if key not in wanted:
-                continue
-            memory: Any = held_by[key].memory
-            if held_by[key].copied and entry.memory is not memory and not np.array_equal(entry.memory, memory):
+        self._wait(kept)
+        for entry, held, names in kept:
+            memory: Any = held.memory
+            if held.copied and entry.memory is not memory and not np.array_equal(entry.memory, memory):
                 entry.memory[...] = memory
-            if entry.names != wanted[key]:
-                self.context.page(entry.id).metadata.import_blob(_described(wanted[key], key[1]))
-            bound[key] = entry._replace(names=wanted[key])
+            if entry.names != names:
+                self.context.page(entry.id).metadata.import_blob(_described(names, held.layout))
+                entry = entry._replace(names=names)
+            bound[entry.key] = entry
         self._bound = bound
-        for key, known in wanted.items():
-            for name in known:
-                parts.places[name]["page"] = bound[key].id
+        for entry in bound.values():
+            for name in entry.names:
+                parts.places[name]["page"] = entry.id
         self._write(trees.written(parts.document))
 
     def took(self, kept: Mapping[int, tuple[str, Held]], stored: StoredTree) -> None:
         """The context has loaded a file, and the pages with these ids have what these arrays have; all others end."""
         names = stored.names_by_page()
-        self._bound = {key_of(name, held): _Bound(id, held.memory, tuple(names[id])) for id, (name, held) in kept.items()}
+        bound = [_Bound(id, key_of(name, held), held.memory, names[id]) for id, (name, held) in kept.items()]
+        self._bound = {entry.key: entry for entry in bound}
         self._text = stored.text
         ids = [page.id for page in self.context.pages()]
         self._next = max(TREE_ID, *ids) + 1
@@ -120,16 +130,18 @@ class TreePages:
         self.context.close()
         self._bound = {}
 
-    def _adopted(self, fresh: Mapping[Key, Held], names: Mapping[Key, tuple[str, ...]]) -> dict[Key, _Bound]:
-        ids = dict(zip(fresh, range(self._next, self._next + len(fresh))))
+    def _adopted(self, fresh: Mapping[Key, tuple[Held, list[str]]]) -> dict[Key, _Bound]:
         done: list[PageArray] = []
+        numbers = range(self._next, self._next + len(fresh))
+        made = [_Bound(id, key, held.memory, names) for id, (key, (held, names)) in zip(numbers, fresh.items())]
+        held_by = [held for held, _ in fresh.values()]
         try:
             for writable in (True, False):
-                some = [key for key, held in fresh.items() if (held.writable or held.copied) == writable]
-                memories = [fresh[key].memory for key in some]
-                done.append(self.context.adopt_pages(memories, not writable, [ids[key] for key in some]))
-                for handle, key in zip(done[-1].handles, some):
-                    blob = _described(names[key], key[1])
+                some = [entry for entry, held in zip(made, held_by) if (held.writable or held.copied) == writable]
+                memories, ids = [entry.memory for entry in some], [entry.id for entry in some]
+                done.append(self.context.adopt_pages(memories, not writable, ids))
+                for handle, entry in zip(done[-1].handles, some):
+                    blob = _described(entry.names, entry.key[1])
                     status = lib.mmsb_page_metadata_import(handle, blob, len(blob))
                     if status:
                         self.context._check(status)
@@ -138,13 +150,13 @@ class TreePages:
                 self.context.destroy_pages(pages)
             raise
         self._next += len(fresh)
-        return {key: _Bound(ids[key], held.memory, names[key]) for key, held in fresh.items()}
+        return {entry.key: entry for entry in made}
 
-    def _wait(self, held_by: Mapping[Key, Held]) -> None:
+    def _wait(self, kept: Sequence[tuple[_Bound, Held, list[str]]]) -> None:
         """Waits for what the streams of arrays that have pages on devices have queued: the pages do not know of it."""
         queues: dict[int, set[int]] = {}
-        for key, entry in self._bound.items():
-            memory = held_by[key].memory if key in held_by else None
+        for entry, held, _ in kept:
+            memory = held.memory
             if isinstance(memory, DeviceBytes) and memory.stream is not None:
                 queues.setdefault(self.context.page(entry.id).device, set()).add(memory.stream)
         for device, streams in queues.items():
