@@ -224,14 +224,13 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     return has_failed(ring) ? answer_failure(ring) : mmsb__group_reserve_records(held, bytes, records);
 }
 
-/* Says that the group which begins here is complete, after all of it was stored: a killed process has made its stores in the
- * order of the program. */
+/* Says that the group which begins here is complete, after all of it was stored: who reads the file sees the mark later, while the
+ * process lives and after it was killed. */
 static inline void complete(const mmsb__ring_buffer_t *buffer, const uint8_t *begins) {
     const uint64_t at = (uint64_t)(begins - buffer->bytes);
     uint8_t *mark = &buffer->marks[at >> MMSB__RING_MARK_SHIFT];
     MMSB__ASSERT(*mark == 0, *mark, at);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    *mark = (uint8_t)(1 + (at >> 3 & 3));
+    __atomic_store_n(mark, (uint8_t)(1 + (at >> 3 & 3)), __ATOMIC_RELEASE);
 }
 
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
@@ -565,11 +564,11 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 
 /* -------------------------------------------------------------------------------------------------- the writer ---- */
 
-/* The beginning of a buffer that records go into: what the first one's number is, is known after a kill. */
+/* The beginning of a buffer that records go into: who reads the file knows the first one's number, and finds no older marks. */
 static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
     __atomic_store_n(&buffer->first, first, __ATOMIC_RELAXED);
     memcpy(buffer->bytes, "MMSBBUFF", 8);
-    memcpy(buffer->bytes + 32, &first, sizeof first);
+    __atomic_store_n((uint64_t *)(void *)(buffer->bytes + 32), first, __ATOMIC_RELEASE);
 }
 
 /* Two buffers of memory that ends with the process. */
@@ -698,7 +697,8 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
 }
 
 /* What the writer took last is in the file. A reader of the shared memory would take it for more. Its records stay: clearing all
- * bytes took a third of the rate of large records. */
+ * bytes took a third of the rate of large records. Who reads them sees the head cleared before other records come there, by the
+ * exchange of the word that lets them in. */
 static void clear_written(mmsb__ring_t *ring) {
     if (!ring->written)
         return;
