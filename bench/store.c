@@ -874,6 +874,7 @@ static void replicate(const char *folder, double *median, double *p99) {
     mmsb_page_info_t clock;
     bench_seen_t seen = {0};
     written_t written = {.pace = 1e6};
+    mmsb_store_info_t info;
     pthread_t thread;
     said_t said;
     ours_set(4 * KIB, CHANGE);
@@ -886,12 +887,14 @@ static void replicate(const char *folder, double *median, double *p99) {
     said = child(false, "follow", 0, folder, (uint64_t)(slice_seconds(5) * 1e3), clock.id, 4 * KIB);
     __atomic_store_n(&written.stop, true, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
+    mmsb_store_info_init(&info);
+    BENCH_CALL(mmsb_store_info(ours.context, &info));
     ours_close();
     remove_folder(folder);
     *median = said.open / 1e6;
     *p99 = said.all / 1e6;
-    fprintf(stderr, "bench: replica in %s: %.2f M/s, %.2f and %.2f ms\n", folder, (double)written.changes / written.seconds / 1e6,
-            *median, *p99);
+    fprintf(stderr, "bench: replica in %s: %.2f M/s, %.2f and %.2f ms; calls waited for the disk %" PRIu64 " times, %.0f ms\n",
+            folder, (double)written.changes / written.seconds / 1e6, *median, *p99, info.waits, (double)info.waited_ns / 1e6);
 }
 
 static void replica_rows(void) {

@@ -124,15 +124,27 @@ func (r *ringTail) read(into []byte, offset int) bool {
 	return err == nil && n == len(into)
 }
 
-// firstOf is the number of a buffer's first record; 0: it is not in use.
-func (r *ringTail) firstOf(buffer int) uint64 {
+// headOf is the number of a buffer's first record; 0: it is not in use. count is how many it has, where that is sure: then all of
+// them are complete.
+func (r *ringTail) headOf(buffer int) (first uint64, count uint32) {
 	var head [40]byte
-	begun := r.read(head[:], RingHeadBytes+buffer*r.size) &&
-		(bytes.Equal(head[:8], bufferMagic) || bytes.Equal(head[:8], frameMagic))
-	first := binary.LittleEndian.Uint64(head[32:])
-	if !begun || first > lineage.MaximumPosition {
-		return 0
+	if !r.read(head[:], RingHeadBytes+buffer*r.size) {
+		return 0, 0
 	}
+	if first = binary.LittleEndian.Uint64(head[32:]); first > lineage.MaximumPosition {
+		return 0, 0
+	}
+	switch {
+	case bytes.Equal(head[:8], bufferMagic):
+		return first, 0
+	case bytes.Equal(head[:8], frameMagic): // it is being written, or was
+		return first, binary.LittleEndian.Uint32(head[12:])
+	}
+	return 0, 0
+}
+
+func (r *ringTail) firstOf(buffer int) uint64 {
+	first, _ := r.headOf(buffer)
 	return first
 }
 
@@ -145,12 +157,16 @@ func (r *ringTail) enter(buffer int, first uint64) {
 // behind a call that died in the middle gets other numbers when the next writer comes.
 func (r *ringTail) find(record uint64, into []byte) bool {
 	older, newer := 0, 1
-	firsts := [2]uint64{r.firstOf(0), r.firstOf(1)}
+	var firsts [2]uint64
+	var counts [2]uint32
+	for buffer := range firsts {
+		firsts[buffer], counts[buffer] = r.headOf(buffer)
+	}
 	if firsts[newer] < firsts[older] {
 		older, newer = newer, older
 	}
 	for _, buffer := range []int{older, newer} {
-		first := firsts[buffer]
+		first, count := firsts[buffer], uint64(counts[buffer])
 		switch {
 		case first == 0:
 			continue
@@ -160,6 +176,10 @@ func (r *ringTail) find(record uint64, into []byte) bool {
 			return r.isAt(record)
 		}
 		r.enter(buffer, first)
+		if count > 0 && first+count <= record {
+			r.offset, r.next = r.size, first+count
+			continue
+		}
 		for r.next < record {
 			if groups, _, _ := r.groups(into, record); len(groups) == 0 {
 				break
