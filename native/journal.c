@@ -718,8 +718,10 @@ int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t 
         int stopping = __atomic_load_n(&ring->stopping, __ATOMIC_SEQ_CST) != 0, empty = WORD_EMPTY(word);
         if (has_failed(ring))
             return -1;
-        if (ring->unwritten) /* by a call: the writer is told when it syncs */
+        if (ring->unwritten) { /* by a call: the writer hears why when it syncs */
+            ring->unwritten = 0;
             return 0;
+        }
         if (!empty && was_empty) { /* the first record waits for others */
             due = now + ring->interval_ns;
             was_empty = 0;

@@ -68,6 +68,8 @@ func sealed(content ringContent, count uint32) ringContent {
 func TestATailReadsTheRing(t *testing.T) {
 	hole := put{bytes: make([]byte, 160)}
 	great := put{run(99).encode(More), true}
+	endless := slices.Concat(run(4).encode(More), run(5).encode(More))
+	endless = append(Record{Kind: Group}.wrap(More, Words(uint64(len(endless)))), endless...)
 	cases := map[string]struct {
 		buffers []ringContent
 		last    uint64
@@ -85,6 +87,7 @@ func TestATailReadsTheRing(t *testing.T) {
 		"a hole before, seen late": {[]ringContent{ringOf(2, group(run(2)), hole, group(run(3))), ringOf(4, group(run(4)))}, 3},
 		"too far":                  {[]ringContent{ringOf(5, group(run(5)))}, 3},
 		"of a group without end":   {[]ringContent{ringOf(4, great)}, 3},
+		"a group that goes on":     {[]ringContent{ringOf(4, put{endless, true})}, 3},
 		"behind a great group":     {[]ringContent{ringOf(2, great, group(run(3)), group(run(4)))}, 4},
 	}
 	for name, c := range cases {
@@ -181,7 +184,21 @@ func TestATailGoesFromTheRingToTheSegmentsAndBack(t *testing.T) {
 	pollAll(t, tail, records)
 	requireRuns(t, records.all, 1, 15)
 
-	writeRuns(t, w, 20) // too late for the ring
+	writeRuns(t, w, 16) // too late for the ring, which has nothing yet
+	putRing(t, w, 0, ringOf(17))
+	pollAll(t, tail, records)
+	requireRuns(t, records.all, 1, 16)
+
+	great := put{run(17).encode(More), true} // a group that the segments have first, and then the ring again
+	putRing(t, w, 0, ringOf(17, great))
+	pollAll(t, tail, records)
+	requireRuns(t, records.all, 1, 16)
+	require.NoError(t, writeGroup(w, run(17), run(18)))
+	putRing(t, w, 1, ringOf(18, put{run(18).encode(0), true}, group(run(19))))
+	pollAll(t, tail, records)
+	requireRuns(t, records.all, 1, 19)
+
+	writeRuns(t, w, 20) // too late, and the ring has other records
 	putRing(t, w, 0, ringOf(19, group(run(19)), group(run(20))))
 	putRing(t, w, 1, ringOf(21, group(run(21))))
 	pollAll(t, tail, records)

@@ -335,7 +335,8 @@ func (t *Tail) read() (grown bool, err error) {
 			if err != nil {
 				return grown, file.Failed(err, "cannot read %s", s.name)
 			}
-			if s.size = max(s.size, ours.Size); ours.Size < t.at.offset {
+			s.size = ours.Size
+			if s.size < t.at.offset {
 				return grown, t.left("its segment %s has %d bytes, %d were read", s.name, ours.Size, t.at.offset)
 			}
 		}

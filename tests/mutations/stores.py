@@ -192,7 +192,7 @@ SEATS = Native(
     mutants=(
         Mutant(
             "failed-frame-cleared", "what a call could not write is no longer in the ring for who comes after a kill",
-            "write_own", "ring->written = NULL;", "",
+            "write_own", "ring->unwritten = 1;", "",
         ),
     ),
 )  # fmt: skip
