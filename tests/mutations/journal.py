@@ -27,6 +27,10 @@ JOURNAL = C(
             "write_own", "!try_seat(ring)", "(try_seat(ring), 0)",
         ),
         Mutant(
+            "failed-frame-cleared", "what a call could not write is no longer in the ring for who comes after a kill",
+            "write_own", "ring->unwritten = 1;", "",
+        ),
+        Mutant(
             "what-was-written-stays", "a buffer that is used again has the marks of what was written",
             "change_buffers", "clear_written(next);", "",
         ),

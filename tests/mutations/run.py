@@ -57,7 +57,7 @@ from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from states import STATES
-from stores import SEATS, STORES
+from stores import STORES
 from subject import ROOT, Plantings, Subject
 from syncs import SYNCS
 from tensors import TENSORS
@@ -88,7 +88,6 @@ SUBJECTS: list[Subject] = [
     OPENINGS,
     HISTORIES,
     STORES,
-    SEATS,
     RECORDS,
     JOURNAL,
     FILES,

@@ -2,7 +2,7 @@
 Random programs of a store's user must show each, or a test of what they do not do."""
 
 from mutation import Mutant
-from subject import Go, Native
+from subject import Go
 
 FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
@@ -179,20 +179,6 @@ STORES = Go(
             "follower-loads-told-late", "a follower tells its state before it has counted the load that gave it",
             "follower.note", "f.Reloads += reloads", "",
             mode="^TestAFollowerThatComesTooLate$",
-        ),
-    ),
-)  # fmt: skip
-
-SEATS = Native(
-    name="seats",
-    folders=("native",),
-    package="core/keeper",
-    mode="^TestRandomPrograms$ -programs 40",
-    sound=("^TestRandomPrograms$ -programs 40",),
-    mutants=(
-        Mutant(
-            "failed-frame-cleared", "what a call could not write is no longer in the ring for who comes after a kill",
-            "write_own", "ring->unwritten = 1;", "",
         ),
     ),
 )  # fmt: skip
