@@ -224,8 +224,8 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     return has_failed(ring) ? answer_failure(ring) : mmsb__group_reserve_records(held, bytes, records);
 }
 
-/* Says that the group which begins here is complete, after all of it was stored: who reads the file sees the mark later, while the
- * process lives and after it was killed. */
+/* Says that the group which begins here is complete, after all of it was stored: who reads the file sees the mark later, while
+ * the process lives and after it was killed. */
 static inline void complete(const mmsb__ring_buffer_t *buffer, const uint8_t *begins) {
     const uint64_t at = (uint64_t)(begins - buffer->bytes);
     uint8_t *mark = &buffer->marks[at >> MMSB__RING_MARK_SHIFT];

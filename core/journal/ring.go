@@ -5,6 +5,7 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -17,8 +18,8 @@ import (
 // ringIdentityAt is where a ring's header says which file it is, as the writer's system sees it: u64 device, u64 inode.
 const ringIdentityAt = 80
 
-// ShowRing lets those who follow the journal read the ring that a file has, which is mapped: its header says which file it is. One
-// whose content a read of the file does not give, as on some network file systems, is shown to nobody.
+// ShowRing lets those who follow the journal read the ring that a file has, which is mapped: its header says which file it is.
+// One whose content a read of the file does not give, as on some network file systems, is shown to nobody.
 func ShowRing(f file.File, mapping []byte) {
 	info, err := f.Stat()
 	if err != nil {
@@ -36,9 +37,9 @@ func ShowRing(f file.File, mapping []byte) {
 // inodeOf says which file it is.
 type inodeOf struct{ device, number uint64 }
 
-// ringTail reads whole groups behind a record out of a ring. It reads with calls, not from a mapping: of a file that somebody cuts
-// a mapping ends the process. Nobody waits for it, so a buffer can be given to other records while it is read: that is seen by
-// its head, which is looked at before and after.
+// ringTail reads whole groups behind a record out of a ring. It reads with calls, not from a mapping: one of a file that somebody
+// cuts would end the process. No writer waits for it, so a buffer can be given to other records while it is read: that is seen
+// by its head, which is looked at again behind them.
 type ringTail struct {
 	fs      file.FS
 	path    string
@@ -93,10 +94,23 @@ func (r *ringTail) look(id [16]byte) (readable bool) {
 		return false
 	}
 	r.file = f
-	if ready := r.lookAtHead(id); !ready || r.refused {
+	if ready := r.lookAtHead(id); !ready || r.refused || f.LockShared() != nil { // a writer may just look whether it is locked
 		r.close()
 	}
 	return r.file != nil
+}
+
+// isRead says whether somebody follows the journal by its ring, which who reads it has locked.
+func (w *Writer) isRead() bool {
+	if !w.made.ring {
+		return false
+	}
+	f, err := w.fs.Open(filepath.Join(w.directory, ringName), unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return f.Lock() == syscall.EWOULDBLOCK
 }
 
 // lookAtHead says whether the ring's header is made, and refuses one that is not of this lineage, system and file.
@@ -153,8 +167,8 @@ func (r *ringTail) enter(buffer int, first uint64) {
 	r.buffer, r.first, r.offset, r.next = buffer, first, FrameHeadBytes, first
 }
 
-// find looks for the place of a record, and says whether the ring has it, or has all before it. All of them are looked at: what lies
-// behind a call that died in the middle gets other numbers when the next writer comes.
+// find looks for the place of a record, and says whether the ring has it, or has all before it. None before it may be missing:
+// what lies behind a call that died in the middle gets other numbers when the next writer comes.
 func (r *ringTail) find(record uint64, into []byte) bool {
 	older, newer := 0, 1
 	var firsts [2]uint64

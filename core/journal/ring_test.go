@@ -26,7 +26,8 @@ func showRing(t *testing.T, w *Writer, buffers ...ringContent) {
 	path := filepath.Join(directory, ringName)
 	info, err := w.fs.Stat(path)
 	require.NoError(t, err)
-	changeRing(t, w.fs, ringIdentityAt, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, info.Device), info.Inode))
+	says := binary.LittleEndian.AppendUint64(nil, info.Device)
+	changeRing(t, w.fs, ringIdentityAt, binary.LittleEndian.AppendUint64(says, info.Inode))
 }
 
 func changeRing(t *testing.T, fs file.FS, at int64, to []byte) {
@@ -70,6 +71,8 @@ func TestATailReadsTheRing(t *testing.T) {
 	great := put{run(99).encode(More), true}
 	endless := slices.Concat(run(4).encode(More), run(5).encode(More))
 	endless = append(Record{Kind: Group}.wrap(More, Words(uint64(len(endless)))), endless...)
+	before := ringOf(4, group(run(4)), group(run(5)))
+	written := ringOf(2, group(run(2)), group(run(3)))
 	cases := map[string]struct {
 		buffers []ringContent
 		last    uint64
@@ -78,8 +81,8 @@ func TestATailReadsTheRing(t *testing.T) {
 		"records":                  {[]ringContent{ringOf(4, group(run(4)), group(run(5)))}, 5},
 		"a group":                  {[]ringContent{ringOf(4, group(run(4), run(5)))}, 6},
 		"both buffers":             {[]ringContent{ringOf(6, group(run(6))), ringOf(4, group(run(4)), group(run(5)))}, 6},
-		"one is being written":     {[]ringContent{sealed(ringOf(4, group(run(4)), group(run(5))), 2), ringOf(6, group(run(6)))}, 6},
-		"one is written":           {[]ringContent{sealed(ringOf(2, group(run(2)), group(run(3))), 2), ringOf(4, group(run(4)))}, 4},
+		"one is being written":     {[]ringContent{sealed(before, 2), ringOf(6, group(run(6)))}, 6},
+		"one is written":           {[]ringContent{sealed(written, 2), ringOf(4, group(run(4)))}, 4},
 		"one is cleared":           {[]ringContent{{}, ringOf(4, group(run(4)))}, 4},
 		"within a buffer":          {[]ringContent{ringOf(2, group(run(2)), group(run(3)), group(run(4)))}, 4},
 		"a hole":                   {[]ringContent{ringOf(4, group(run(4)), hole, group(run(5)))}, 4},
@@ -292,7 +295,7 @@ func (f whileFile) Pread(p []byte, offset int64) (int, error) {
 	return f.File.Pread(p, offset)
 }
 
-// A buffer is given to other records at every moment of a read, all that it has is written before. Each record comes once, as it was.
+// A buffer is given to other records at every moment of a read, after what it has was written. Each record comes once, as it was.
 func TestABufferIsTakenWhileItIsRead(t *testing.T) {
 	for reads := 1; reads < 30; reads++ {
 		disk := filetest.NewDisk()
@@ -315,6 +318,47 @@ func TestABufferIsTakenWhileItIsRead(t *testing.T) {
 		pollAll(t, tail, records)
 		requireRuns(t, records.all, 1, 9)
 	}
+}
+
+// cached remembers whether segments are written past the page cache.
+type cached struct {
+	file.FS
+	direct []bool
+}
+
+func (c *cached) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	f, err := c.FS.Open(path, flags, mode)
+	if err == nil {
+		f = cachedFile{f, c}
+	}
+	return f, err
+}
+
+type cachedFile struct {
+	file.File
+	in *cached
+}
+
+func (f cachedFile) SetDirect(direct bool) error {
+	f.in.direct = append(f.in.direct, direct)
+	return f.File.SetDirect(direct)
+}
+
+// Segments that begin while somebody reads the ring are written where who is too late for the ring finds them without the disk.
+func TestSegmentsThatAreFollowed(t *testing.T) {
+	disk := filetest.NewDisk()
+	fs := &cached{FS: disk}
+	w := open(t, fs, Options{SegmentBytes: 2 * unitBytes})
+	writeRuns(t, w, 3)
+	showRing(t, w, ringOf(4, group(run(4))))
+	before := len(fs.direct)
+	tail, records := follow(t, disk, w.Lineage().At(0))
+	pollAll(t, tail, records)
+	writeRuns(t, w, 5)
+	require.Equal(t, []bool{false, false}, fs.direct[before:])
+	tail.Close()
+	writeRuns(t, w, 7)
+	require.Equal(t, []bool{false, false, true, true}, fs.direct[before:])
 }
 
 // A file that lies gives no record that does not end where it says, and the segments are read on.

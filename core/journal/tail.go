@@ -14,8 +14,8 @@ import (
 	"libmmsb/core/status"
 )
 
-// Tail goes on with a journal behind a state, and reads only what is new: out of the ring of a writer on this system, else what it
-// has written to the segments. One goroutine uses it.
+// Tail goes on with a journal behind a state, and reads only what is new: out of the ring of a writer on this system, else what
+// it has written to the segments. One goroutine uses it.
 type Tail struct {
 	journal *Journal // of one segment: the one that is being read
 	player  *player
@@ -135,8 +135,9 @@ func (t *Tail) left(why string, arguments ...any) error {
 }
 
 // Poll hands over the whole groups that have come since, and says whether anything has. apply is as Replay's; after an error of
-// it the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read; the journal
-// has lost some that were), those of apply, Corrupt, Format, and those of the file system, after which it can be tried again.
+// it the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read; the
+// journal has lost some that were), those of apply, Corrupt, Format, and those of the file system, after which it can be tried
+// again.
 func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 	t.apply = apply
 	grown, has, err := t.readRing()
@@ -325,6 +326,9 @@ func (t *Tail) lookAtTorn() (grown bool, err error) {
 func (t *Tail) read() (grown bool, err error) {
 	s := &t.journal.segments[0]
 	for {
+		if d := t.file.Descriptor(); d >= 0 { // all at once, and what comes next meanwhile: one by one they wait behind a save
+			_ = unix.Fadvise(d, t.at.offset, 2*int64(len(t.buffer)), unix.FADV_WILLNEED)
+		}
 		n, err := file.ReadFull(t.file, t.buffer, t.at.offset)
 		if err != nil {
 			return grown, file.Failed(err, "cannot read %s at offset %d", s.name, t.at.offset)

@@ -212,7 +212,7 @@ TORN_ENDS = Go(
     ),
 )  # fmt: skip
 
-RINGS = "^TestATail|^TestARing|^TestABuffer|^TestRingsThatLie$"
+RINGS = "^TestATail|^TestARing|^TestABuffer|^TestRingsThatLie$|^TestSegmentsThatAreFollowed$"
 FOLLOWED_RINGS = Go(
     name="followed-rings",
     folders=("core/journal",),
@@ -271,6 +271,10 @@ FOLLOWED_RINGS = Go(
         Mutant(
             "cut-unseen", "a follower waits for ever behind the end of a segment that was cut",
             "Tail.read", "s.size < t.at.offset", "false",
+        ),
+        Mutant(
+            "followed-past-the-cache", "who comes too late for the ring must read the disk, since nobody says that it is read",
+            "ringTail.look", "|| f.LockShared() != nil", "",
         ),
         Mutant(
             "groups-that-do-not-end", "a group of a ring is taken that does not say that it ends",
