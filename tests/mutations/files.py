@@ -205,6 +205,11 @@ TORN_ENDS = Go(
             mode=BESIDE,
         ),
         Mutant(
+            "tail-misses-segments", "a follower goes on with whatever segment comes next",
+            "Tail.Poll", "s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain", "false",
+            mode=BESIDE,
+        ),
+        Mutant(
             "readers-keep-each-other-out", "a reader of a ring takes another one for its writer",
             "Journal.ringBuffers", "file.File.LockShared", "file.File.Lock",
             mode=BESIDE,

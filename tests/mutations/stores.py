@@ -161,11 +161,6 @@ STORES = Go(
             mode=FOLLOWERS,
         ),
         Mutant(
-            "follower-misses-segments", "a follower goes on with whatever segment comes next",
-            "Tail.Poll", "s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain", "false",
-            mode="^TestAFollowerThatComesTooLate$",
-        ),
-        Mutant(
             "follower-ends-pinned-pages", "a follower ends pages that are pinned",
             "DestroyAgain", "err := p.notPinned(); err != nil", "err := error(nil); err != nil",
             mode="^TestAFollowerWaitsForPins$",
