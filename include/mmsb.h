@@ -2002,15 +2002,16 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  *
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes
  * read it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than
- * interval_ms. Those that follow it (MMSB_STORE_FOLLOW) have its pages live: what the writer has written to its journal,
- * interval_ms after a call at the latest unless the disk is slower, is applied to their pages within a few milliseconds, in
- * the writer's order and group by group: a save never has half a group. Handles stay valid. A page that is pinned in a
- * follower is not resized, moved or destroyed there: the follower waits until it is unpinned, and so does all that comes
- * behind it. Where the store goes on with another state (a branch), or has removed records before they were read, the newest
- * state is loaded anew: all handles become stale, ids stay. With keep_last = 1 a save removes all records before it, so that a
- * follower that is a few milliseconds late can miss some: 2 gives it the time between two saves. A follower cannot load
- * anything else, and bytes that the writer writes through pointers come with such a load only. The log and mmsb_store_info
- * tell what fails; it is tried again. */
+ * interval_ms. Those that follow it (MMSB_STORE_FOLLOW) have its pages live: within a few milliseconds a call's change is
+ * applied to their pages, in the writer's order and group by group: a save never has half a group. It need not be durable.
+ * Who cannot read the writer's memory, on another machine or without the right to read journal.ring, has what the writer has
+ * written to its journal, interval_ms after a call at the latest unless the disk is slower. Handles stay valid. A page that
+ * is pinned in a follower is not resized, moved or destroyed there: the follower waits until it is unpinned, and so does all
+ * that comes behind it. Where the store goes on with another state (a branch), has removed records before they were read, or
+ * has lost some that were (a power cut), the newest state is loaded anew: all handles become stale, ids stay. With keep_last
+ * = 1 a save removes all records before it, so that a follower that is a few milliseconds late can miss some: 2 gives it the
+ * time between two saves. A follower cannot load anything else, and bytes that the writer writes through pointers come with
+ * such a load only. The log and mmsb_store_info tell what fails; it is tried again. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 

@@ -224,14 +224,13 @@ mmsb_status_t mmsb__ring_begin(mmsb__ring_t *ring, mmsb__group_t *group, uint64_
     return has_failed(ring) ? answer_failure(ring) : mmsb__group_reserve_records(held, bytes, records);
 }
 
-/* Says that the group which begins here is complete, after all of it was stored: a killed process has made its stores in the
- * order of the program. */
+/* Says that the group which begins here is complete, after all of it was stored: who reads the file sees the mark later, while
+ * the process lives and after it was killed. */
 static inline void complete(const mmsb__ring_buffer_t *buffer, const uint8_t *begins) {
     const uint64_t at = (uint64_t)(begins - buffer->bytes);
     uint8_t *mark = &buffer->marks[at >> MMSB__RING_MARK_SHIFT];
     MMSB__ASSERT(*mark == 0, *mark, at);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    *mark = (uint8_t)(1 + (at >> 3 & 3));
+    __atomic_store_n(mark, (uint8_t)(1 + (at >> 3 & 3)), __ATOMIC_RELEASE);
 }
 
 mmsb_status_t mmsb__ring_end(mmsb__group_t *group) {
@@ -490,8 +489,8 @@ static void write_own(mmsb__ring_t *ring, uint64_t sequence) {
         return;
     want(ring, sequence);
     if (!mmsb__upcalls.write_journal(ring->context))
-        ring->written = NULL; /* it stays, for who reads what a dead process left in the ring */
-    leave_seat(ring);         /* others that came meanwhile have rung the writer's bell */
+        ring->unwritten = 1;
+    leave_seat(ring); /* others that came meanwhile have rung the writer's bell */
 }
 
 mmsb_status_t mmsb__ring_flush(mmsb__ring_t *ring, uint64_t sequence, int64_t patience_ns) {
@@ -565,11 +564,21 @@ uint64_t mmsb__ring_last(mmsb__ring_t *ring) {
 
 /* -------------------------------------------------------------------------------------------------- the writer ---- */
 
-/* The beginning of a buffer that records go into: what the first one's number is, is known after a kill. */
+/* The beginning of a buffer that records go into: who reads the file knows the first one's number, and finds no older marks. */
 static void begin_buffer(mmsb__ring_buffer_t *buffer, uint64_t first) {
     __atomic_store_n(&buffer->first, first, __ATOMIC_RELAXED);
     memcpy(buffer->bytes, "MMSBBUFF", 8);
-    memcpy(buffer->bytes + 32, &first, sizeof first);
+    __atomic_store_n((uint64_t *)(void *)(buffer->bytes + 32), first, __ATOMIC_RELEASE);
+}
+
+/* A buffer that was written is empty again. Its records stay: clearing all bytes took a third of the rate of large records. Who
+ * reads them in the file sees the head cleared before others come there, by the exchange of the word that lets these in. */
+static void clear_written(mmsb__ring_buffer_t *buffer) {
+    if (buffer->used == 0)
+        return;
+    memset(buffer->bytes, 0, MMSB__RING_HEAD_BYTES);
+    memset(buffer->marks, 0, ((buffer->used - 1) >> MMSB__RING_MARK_SHIFT) + 1);
+    buffer->used = 0;
 }
 
 /* Two buffers of memory that ends with the process. */
@@ -609,11 +618,12 @@ mmsb_status_t mmsb__ring_open(uint32_t context_index, uint64_t next, uint64_t bu
         mmsb__ring_buffer_t *buffer = &ring->buffers[i];
         buffer->bytes = bytes + (uint64_t)i * buffer_bytes;
         buffer->marks = bytes + 2 * buffer_bytes + (uint64_t)i * (buffer_bytes >> MMSB__RING_MARK_SHIFT);
+        buffer->used = 0;
         __atomic_store_n(&buffer->filled, 0, __ATOMIC_RELAXED); /* a late thread may still look at awaited, which is 0 */
     }
     begin_buffer(&ring->buffers[0], next);
     __atomic_store_n(&ring->buffers[1].first, next, __ATOMIC_RELAXED);
-    ring->written = NULL;
+    ring->unwritten = 0;
     ring->context = context_index;
     __atomic_store_n(&ring->seat, 1, __ATOMIC_RELAXED); /* the writer's, until it sleeps */
     ring->interval_ns = interval_ns;
@@ -679,6 +689,7 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     mmsb__ring_buffer_t *full = &ring->buffers[active], *next = &ring->buffers[1 - active];
     uint64_t first = __atomic_load_n(&full->first, __ATOMIC_RELAXED);
     __atomic_store_n(&next->filled, 0, __ATOMIC_RELAXED);
+    clear_written(next);
     do
         begin_buffer(next, first + WORD_RECORDS(word));
     while (!__atomic_compare_exchange_n(
@@ -690,25 +701,13 @@ static void change_buffers(mmsb__ring_t *ring, uint64_t word, mmsb__ring_batch_t
     memset(full->bytes + used, 0, (size_t)(-used & 4095));
     *batch = (mmsb__ring_batch_t){
         full->bytes, used, ring->capacity, first, (uint32_t)WORD_RECORDS(word), !(word & MMSB__RING_GREAT), 0};
-    ring->written = full;
-    ring->written_bytes = used;
+    full->used = used;
     ring->taken = first + batch->count - 1;
     ring->taken_at = now_on(CLOCK_MONOTONIC);
     batch->wanted = __atomic_load_n(&ring->wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(&ring->durable, __ATOMIC_RELAXED);
 }
 
-/* What the writer took last is in the file. A reader of the shared memory would take it for more. Its records stay: clearing all
- * bytes took a third of the rate of large records. */
-static void clear_written(mmsb__ring_t *ring) {
-    if (!ring->written)
-        return;
-    memset(ring->written->bytes, 0, MMSB__RING_HEAD_BYTES);
-    memset(ring->written->marks, 0, ((ring->written_bytes - 1) >> MMSB__RING_MARK_SHIFT) + 1);
-    ring->written = NULL;
-}
-
 int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t *batch) {
-    clear_written(ring);
     int64_t now = now_on(CLOCK_MONOTONIC);
     int64_t until = patience_ns < 0 ? INT64_MAX : now + patience_ns, due = ring->taken_at + ring->interval_ns;
     int was_empty = 0;
@@ -719,6 +718,10 @@ int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t 
         int stopping = __atomic_load_n(&ring->stopping, __ATOMIC_SEQ_CST) != 0, empty = WORD_EMPTY(word);
         if (has_failed(ring))
             return -1;
+        if (ring->unwritten) { /* by a call: the writer hears why when it syncs */
+            ring->unwritten = 0;
+            return 0;
+        }
         if (!empty && was_empty) { /* the first record waits for others */
             due = now + ring->interval_ns;
             was_empty = 0;
@@ -742,7 +745,6 @@ int mmsb__ring_take(mmsb__ring_t *ring, int64_t patience_ns, mmsb__ring_batch_t 
             leave_seat(ring);
             futex_wait(&ring->bell, bell, wake == INT64_MAX ? INT64_MAX : wake - now);
             take_seat(ring);
-            clear_written(ring); /* a call may have written meanwhile */
         }
         __atomic_store_n(&ring->asleep, MMSB__AWAKE, __ATOMIC_SEQ_CST);
         now = now_on(CLOCK_MONOTONIC);

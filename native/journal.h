@@ -100,6 +100,7 @@ typedef struct mmsb__ring_buffer {
     uint8_t *bytes;
     uint8_t *marks;
     uint64_t first;                               /* sequence number of its first record */
+    uint64_t used;                                /* bytes of what was taken of it, whose head and marks are still there */
     uint32_t filled __attribute__((aligned(64))); /* bytes after the frame's head that are copied */
     uint32_t awaited;                             /* 1: the writer sleeps until filled advances */
 } mmsb__ring_buffer_t;
@@ -135,10 +136,9 @@ typedef struct mmsb__ring {
     uint32_t asleep;  /* MMSB__AWAKE, … */
     uint32_t pressed; /* 1: somebody waits for the other buffer */
     uint32_t stopping;
-    uint64_t taken; /* only for who has the seat, like the next three: the last sequence number that was taken */
+    uint64_t taken; /* only for who has the seat, like the next two: the last sequence number that was taken */
     int64_t taken_at;
-    mmsb__ring_buffer_t *written; /* the buffer that it took last, and how much of it was used; NULL: it is cleared */
-    uint64_t written_bytes;
+    uint32_t unwritten; /* 1: what was taken last could not be written: it stays for who comes after a kill */
 
     uint64_t waits;           /* how often a call has slept until the disk took records, or had space for them; never reset */
     uint64_t waited_ns;       /* and how long, all threads together */
@@ -281,7 +281,7 @@ void mmsb__ring_stop(mmsb__ring_t *ring);
 /* Call after take returned -1, or after a failure: waits for threads that still copy, and gives back the buffers. */
 void mmsb__ring_close(mmsb__ring_t *ring);
 
-/* A buffer for the disk. It belongs to the writer until the next take, which clears its marks: by then it is written. */
+/* A buffer for the disk. It belongs to the writer until the next take: by then it is written. */
 typedef struct mmsb__ring_batch {
     uint8_t *bytes;
     uint64_t used;     /* bytes, with the frame's head */

@@ -14,6 +14,7 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/lineage"
+	"libmmsb/core/status"
 )
 
 // meantime lets something happen, once, before or after a segment's frames are read.
@@ -207,6 +208,22 @@ func TestATailBeginsWithinPieces(t *testing.T) {
 	require.Equal(t, uint64(7), tail.Last())
 	require.Len(t, records.all, 4, "each once")
 	require.Equal(t, bytes, records.all[0].Bytes)
+}
+
+// What was dropped before it was read is missed.
+func TestATailMissesASegment(t *testing.T) {
+	disk := filetest.NewDisk()
+	w := open(t, disk, Options{SegmentBytes: 2 * unitBytes})
+	writeRuns(t, w, 1)
+	tail, records := follow(t, disk, w.Lineage().At(0))
+	_, err := tail.Poll(records.take)
+	require.NoError(t, err)
+	requireRuns(t, records.all, 1, 1)
+	writeRuns(t, w, 3)
+	require.NoError(t, disk.Remove(filepath.Join(directory, place{0, 2}.name())))
+	_, err = tail.Poll(records.take)
+	require.Equal(t, status.Mismatch, code(err), "%v", err)
+	requireRuns(t, records.all, 1, 1)
 }
 
 // followed are the records that a tail has given.

@@ -39,7 +39,10 @@ var (
 // taken at once: a store to a mapping cannot say that the disk is full.
 func (w *Writer) MakeRing(bufferBytes int) (file.File, error) {
 	path := filepath.Join(w.directory, ringName)
-	f, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC, 0o666)
+	if err := removeRing(w.fs, w.directory); err != nil { // a new file: somebody may still read the old one
+		return nil, err
+	}
+	f, err := w.fs.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
 	if err != nil {
 		return nil, file.Failed(err, "cannot create %s", path)
 	}

@@ -3,6 +3,7 @@
 package journal
 
 import (
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 	"libmmsb/core/status"
 )
 
-// Tail goes on with a journal behind a state, and reads only what is new. One goroutine uses it.
+// Tail goes on with a journal behind a state, and reads only what is new: out of the ring of a writer on this system, else what
+// it has written to the segments. One goroutine uses it.
 type Tail struct {
 	journal *Journal // of one segment: the one that is being read
 	player  *player
@@ -24,6 +26,30 @@ type Tail struct {
 	apply   func(s *Part) error // of the poll that is running
 	waits   bool                // the next frame is whole, but the end of its group is missing
 	torn    time.Time           // since when the next frame is there, and not whole; zero: it is not there
+
+	ring   ringTail
+	given  bool    // records of a frame were handed over
+	behind bool    // the last record came out of a ring: the segments have more that is not to be handed over again
+	source inodeOf // that ring
+	print  print   // of that record
+	unsure bool    // whether the segments have it
+}
+
+// print tells a record from others of its number: that the disk has lost what came out of a ring.
+type print struct {
+	head recordHead
+	sum  uint32
+}
+
+// printOf is the print of a record in a frame. Errors: Corrupt.
+func printOf(f *frame, records []byte, record uint64) (of print, err error) {
+	err = eachRecord(f, records, func(sequence uint64, head recordHead, content []byte) bool {
+		if sequence == record {
+			of = print{head, checksum(content)}
+		}
+		return sequence < record
+	})
+	return of, err
 }
 
 // OpenTail begins behind a state that the journal has, or ends with. Errors: Mismatch (the journal does not go on from there; the
@@ -39,15 +65,25 @@ func OpenTail(fs file.FS, directory string, from lineage.Point) (*Tail, error) {
 	if err := j.CheckGaps(from.Position, 0, Until{}); err != nil {
 		return nil, err
 	}
-	t := &Tail{journal: j, buffer: make([]byte, MaximumFrame)}
+	t := &Tail{journal: j, buffer: make([]byte, MaximumFrame), ring: ringTail{fs: fs, path: filepath.Join(directory, ringName)}}
 	t.part.assembler = new(assembler)
-	t.player = newPlayer(j, from.Position, Until{})
-	t.player.give, t.player.rewind = t.give, t.rewind
+	t.playFrom(from.Position)
 	return t, t.enter(j.segments[j.holding(from.Position+1)])
+}
+
+// playFrom begins to hand over what lies behind a record.
+func (t *Tail) playFrom(last uint64) {
+	t.player = newPlayer(t.journal, last, Until{})
+	t.player.give, t.player.rewind = t.give, t.rewind
 }
 
 // Close ends the reading.
 func (t *Tail) Close() {
+	t.ring.close()
+	t.leaveSegment()
+}
+
+func (t *Tail) leaveSegment() {
 	if t.file != nil {
 		_ = t.file.Close()
 		t.file = nil
@@ -79,7 +115,7 @@ func (t *Tail) enter(s openSegment) error {
 	if err != nil {
 		return t.gone(file.Failed(err, "cannot open %s", path))
 	}
-	t.Close()
+	t.leaveSegment()
 	t.file, t.journal.segments = f, []openSegment{s}
 	t.at = t.journal.beginning(0)
 	return nil
@@ -98,13 +134,26 @@ func (t *Tail) left(why string, arguments ...any) error {
 		append([]any{t.journal.directory, t.player.last}, arguments...)...)
 }
 
-// Poll hands over the whole groups that have come since, and says whether any frame has. apply is as Replay's; after an error of
-// it the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read), those of
-// apply, Corrupt, Format, and those of the file system, after which it can be tried again.
+// Poll hands over the whole groups that have come since, and says whether anything has. apply is as Replay's; after an error of
+// it the tail is of no more use. Errors: Mismatch (another branch goes on; records were dropped before they were read; the
+// journal has lost some that were), those of apply, Corrupt, Format, and those of the file system, after which it can be tried
+// again.
 func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 	t.apply = apply
+	grown, has, err := t.readRing()
+	if grown || has || err != nil {
+		return grown, err
+	}
+	if t.behind {
+		if err = t.back(); err != nil {
+			return false, err
+		}
+	}
 	if grown, err = t.read(); grown || err != nil {
 		return grown, err
+	}
+	if t.unsure && t.source != t.ring.is { // who took the ring away has written before what it had
+		return false, t.left("it has lost that record")
 	}
 	next, err := t.next()
 	if err != nil {
@@ -132,6 +181,89 @@ func (t *Tail) Poll(apply func(s *Part) error) (grown bool, err error) {
 		return false, err
 	}
 	return t.read()
+}
+
+// readRing hands over what the ring has behind the last record. has says that the segments need not be asked. What came out of
+// another ring must be in them before this one counts.
+func (t *Tail) readRing() (grown, has bool, err error) {
+	id := t.journal.segments[0].id
+	if !t.ring.look(id) || t.source != t.ring.is && (t.behind || t.unsure) {
+		return false, false, nil
+	}
+	for range mostWindows {
+		groups, count, has := t.ring.more(t.player.last, t.buffer)
+		if count == 0 {
+			return grown, has, nil
+		}
+		f := frame{id: id, first: t.player.last + 1, count: count}
+		t.player.ended, t.given = false, false
+		at := position{offset: t.at.offset, next: f.first}
+		of, err := printOf(&f, groups, f.first+uint64(count)-1)
+		if err == nil {
+			_, err = t.player.frame(&f, groups, at)
+		}
+		if err != nil && !t.given { // no writer puts that there
+			t.ring.lies()
+			return grown, false, nil
+		}
+		if err != nil {
+			return grown, true, err
+		}
+		grown, t.behind, t.unsure, t.source, t.print = true, true, false, t.ring.is, of
+	}
+	return grown, true, nil
+}
+
+// back goes back to the segments behind a record that came out of a ring: to the frame that has it, so that it can be compared.
+func (t *Tail) back() error {
+	places, err := list(t.journal.fs, t.journal.directory)
+	if err != nil {
+		return err
+	}
+	last, here := t.player.last, t.journal.segments[0].place()
+	var to *place
+	for i := range places {
+		if at := &places[i]; at.branch == here.branch && (at.first <= last || to == nil && at.first == last+1) {
+			to = at
+		}
+	}
+	if to == nil {
+		return t.left("the records behind it were removed")
+	}
+	if *to != here {
+		s, err := t.journal.openSegment(*to)
+		if err != nil {
+			return t.gone(err)
+		}
+		if s.id != t.journal.segments[0].id {
+			return t.left("segment %s has another lineage", s.name)
+		}
+		if err := t.enter(s); err != nil {
+			return err
+		}
+	}
+	if err := t.pass(last); err != nil {
+		return err
+	}
+	t.playFrom(last)
+	t.behind, t.unsure, t.torn = false, to.first <= last, time.Time{}
+	return nil
+}
+
+// pass goes behind the frames that end before a record, by their heads.
+func (t *Tail) pass(record uint64) error {
+	s := &t.journal.segments[0]
+	for head := make([]byte, FrameHeadBytes); ; {
+		n, err := file.ReadFull(t.file, head, t.at.offset)
+		if err != nil {
+			return file.Failed(err, "cannot read %s at offset %d", s.name, t.at.offset)
+		}
+		f, ok := decodeFrame(head[:n], s.id)
+		if !ok || f.first != t.at.next || f.previous != t.at.chain || f.first+uint64(f.count) > record {
+			return nil
+		}
+		t.at.offset, t.at.next, t.at.chain = t.at.offset+int64(padded(int(f.length))), f.first+uint64(f.count), f.crc
+	}
 }
 
 // next is the segment behind the one that is being read, or one of a newer branch; nil: it is the last one.
@@ -194,17 +326,23 @@ func (t *Tail) lookAtTorn() (grown bool, err error) {
 func (t *Tail) read() (grown bool, err error) {
 	s := &t.journal.segments[0]
 	for {
+		if d := t.file.Descriptor(); d >= 0 { // all at once, and what comes next meanwhile: one by one they wait behind a save
+			_ = unix.Fadvise(d, t.at.offset, 2*int64(len(t.buffer)), unix.FADV_WILLNEED)
+		}
 		n, err := file.ReadFull(t.file, t.buffer, t.at.offset)
 		if err != nil {
 			return grown, file.Failed(err, "cannot read %s at offset %d", s.name, t.at.offset)
 		}
 		s.size, t.waits = t.at.offset+int64(n), false
-		if n == len(t.buffer) { // a group can be longer
+		if n == len(t.buffer) || n == 0 { // a group can be longer, and what was read can be gone
 			ours, err := t.file.Stat()
 			if err != nil {
 				return grown, file.Failed(err, "cannot read %s", s.name)
 			}
 			s.size = ours.Size
+			if s.size < t.at.offset {
+				return grown, t.left("its segment %s has %d bytes, %d were read", s.name, ours.Size, t.at.offset)
+			}
 		}
 		before := t.at.offset
 		walk := frameWalk{path: t.journal.path(s.name), id: s.id, offset: before, visit: t.frame}
@@ -230,6 +368,16 @@ func (t *Tail) frame(f *frame, whole []byte, offset int64) (more bool, err error
 		return false, status.Errorf(status.Corrupt, "it has %d records from %d on: the last one is beyond %d", f.count, f.first,
 			lineage.MaximumPosition)
 	}
+	if t.unsure && f.has(t.player.after) {
+		of, err := printOf(f, whole[FrameHeadBytes:f.length], t.player.after)
+		if err != nil {
+			return false, err
+		}
+		if of != t.print {
+			return false, t.left("it has another record of that number")
+		}
+		t.unsure = false
+	}
 	t.player.ended = false
 	more, err = t.player.frame(f, whole[FrameHeadBytes:f.length], t.at)
 	if t.waits = !more; err != nil || !more {
@@ -247,7 +395,7 @@ func (t *Tail) rewind(position) error {
 
 // give hands records over at once.
 func (t *Tail) give(f *frame, records []byte, at position) error {
-	t.part.Records = records
+	t.part.Records, t.given = records, true
 	t.player.describe(&t.part, f, at)
 	return t.apply(&t.part)
 }

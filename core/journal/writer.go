@@ -412,7 +412,7 @@ func (w *Writer) begin(before uint64) error {
 	if w.at != nil {
 		_ = w.at.Close() // it is durable
 	}
-	_ = at.SetDirect(true) // or through the page cache
+	_ = at.SetDirect(!w.isRead()) // or through the page cache, where readers need no disk to find it
 	w.at, w.offset, w.filled, w.begins, w.ended = at, unitBytes, 0, w.last+1, false
 	w.extent.Lock()
 	defer w.extent.Unlock()

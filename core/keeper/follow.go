@@ -128,7 +128,8 @@ func (f *follower) step(ended <-chan struct{}) (grown bool, err error) {
 		return false, err
 	default:
 	}
-	if f.Broken() || status.CodeOf(err) == status.Mismatch {
+	// A file that was cut and written on, after a power cut of its machine, may look damaged where the next frame was.
+	if code := status.CodeOf(err); f.Broken() || code == status.Mismatch || code == status.Corrupt {
 		log.Logf(log.Warning, "the store %q is loaded anew, and handles of its pages become stale: %v", f.directory, err)
 		f.Close()
 		f.Follower = nil

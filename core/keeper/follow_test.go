@@ -180,6 +180,33 @@ func grouped(t *testing.T, context uint64, work func()) {
 	require.NoError(t, page.CommitGroup(context))
 }
 
+// A record that no segment has for a long time is in the replica nevertheless, and so is what a writer has left that ends without
+// a word.
+func TestAFollowerReadsTheRing(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	o := quiet()
+	o.IntervalMs = 1 << 30
+	writer := openStore(t, directory, o)
+	page := create(t, writer, 100)
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	follower := followStore(t, directory)
+	for counter := range byte(20) {
+		require.Zero(t, nativetest.WritePage(page, 10, []byte{counter}))
+		info, err := persist.GetJournalInfo(writer)
+		require.NoError(t, err)
+		waitFor(t, follower, info.Last)
+		read := []byte{0}
+		require.Zero(t, nativetest.ReadPage(handleOf(t, follower, idOf(page)), 10, read))
+		require.Equal(t, counter, read[0])
+	}
+	late := followStore(t, directory) // it finds the place of a record in the middle
+	info, err := persist.GetJournalInfo(writer)
+	require.NoError(t, err)
+	require.Less(t, info.Synced, info.Last)
+	waitFor(t, late, info.Last)
+	require.Equal(t, detailsOf(t, writer, true), detailsOf(t, late, true))
+}
+
 // What was removed before a follower has read it comes with a load.
 func TestAFollowerThatComesTooLate(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "store")
@@ -253,6 +280,9 @@ func (p *following) open(mode int32, at store.At) {
 	o.IntervalMs = 1
 	o.Retention.Last = 1 + p.IntN(3)
 	p.writer = openStore(p.T, p.directory, o)
+	if p.IntN(3) == 0 {
+		p.hideRing()
+	}
 	p.handles = nil
 	require.NoError(p, page.Use(p.writer, func(c *page.Context) error {
 		p.handles = make([]uint64, c.Count())
@@ -262,6 +292,15 @@ func (p *following) open(mode int32, at store.At) {
 	}))
 	slices.SortFunc(p.handles, func(a, b uint64) int { return cmp.Compare(idOf(a), idOf(b)) })
 	p.note()
+}
+
+// hideRing lets followers that come read the segments alone.
+func (p *following) hideRing() {
+	f, err := os.OpenFile(filepath.Join(p.directory, "journal.ring"), os.O_WRONLY, 0)
+	require.NoError(p, err)
+	defer func() { require.NoError(p, f.Close()) }()
+	_, err = f.WriteAt(make([]byte, 16), 80)
+	require.NoError(p, err)
 }
 
 func digest(state pages) string {
@@ -410,10 +449,16 @@ func (p *following) create() {
 	}))
 }
 
-// check compares all followers with the writer.
+// check compares all followers with the writer. Without a sync they wait for the ring, or the next write to the segments.
 func (p *following) check() {
 	for _, follower := range p.followers {
-		caughtUp(p.T, p.writer, follower)
+		if p.IntN(2) == 0 {
+			caughtUp(p.T, p.writer, follower)
+		} else {
+			info, err := persist.GetJournalInfo(p.writer)
+			require.NoError(p, err)
+			waitFor(p.T, follower, info.Last)
+		}
 		versions := infoOf(p.T, follower).Following.Reloads == 0
 		require.Equal(p, detailsOf(p.T, p.writer, versions), detailsOf(p.T, follower, versions))
 		require.Zero(p, infoOf(p.T, follower).Following.Failures)

@@ -243,6 +243,7 @@ func (j *openedJournal) mapRing() error {
 	}
 	if j.shared != nil {
 		_ = unix.Mlock(j.shared) // or its pages come back from the disk
+		journal.ShowRing(f, j.shared)
 	}
 	return nil
 }

@@ -443,15 +443,56 @@ static void test_shared_memory_tells_what_is_complete(void) {
     CHECK(mmsb__ring_take(ring, 0, &batch) == 1 && batch.count == 4 && batch.bytes == shared);
     memcpy(&first, shared + MMSB__RING_BYTES_MIN + 32, sizeof first);
     CHECK(memcmp(shared + MMSB__RING_BYTES_MIN, "MMSBBUFF", 8) == 0 && first == 45);
-    CHECK(mmsb__ring_take(ring, 0, &batch) == 0); /* the writer comes back: it has written the buffer */
-    for (uint64_t i = 0; i < MMSB__RING_HEAD_BYTES; i++)
-        CHECK(shared[i] == 0);
+    CHECK(mmsb__ring_take(ring, 0, &batch) == 0); /* the writer comes back: it has written the buffer, which others may read */
+    memcpy(&first, shared + 32, sizeof first);
+    CHECK(first == 41 && marks[2] == 1 && marks[3] == 2);
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 45);
+    CHECK(mmsb__ring_take(ring, 0, &batch) == 1 && batch.count == 1); /* until it is used again */
+    memcpy(&first, shared + 32, sizeof first);
+    CHECK(memcmp(shared, "MMSBBUFF", 8) == 0 && first == 46);
     for (uint64_t i = 0; i < MMSB__RING_BYTES_MIN >> MMSB__RING_MARK_SHIFT; i++)
         CHECK(marks[i] == 0);
     mmsb__ring_stop(ring);
     CHECK(mmsb__ring_take(ring, -1, &batch) == -1);
     mmsb__ring_close(ring);
     free(shared);
+}
+
+/* A call that writes in the writer's place, and fails, while another puts a record. */
+static int fail_in_a_call(uint32_t context) {
+    mmsb__ring_t *ring = mmsb__ring_for(context);
+    mmsb__ring_batch_t batch;
+    uint64_t sequence;
+    const mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 2};
+    CHECK(mmsb__ring_take(ring, 0, &batch) == 1 && batch.first == 41);
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 42);
+    return 0;
+}
+
+static void *hear_of_a_failure(void *argument) {
+    mmsb__ring_t *ring = argument;
+    mmsb__ring_batch_t batch;
+    CHECK(mmsb__ring_take(ring, -1, &batch) == 0); /* before it takes more: the other buffer is the one that must stay */
+    CHECK(memcmp(ring->buffers[0].bytes, "MMSBBUFF", 8) == 0 && ring->buffers[0].marks[2] == 1);
+    mmsb__ring_fail(ring, MMSB_E_IO, 0, 5, "no disk", 7);
+    return NULL;
+}
+
+/* Who reads what a dead process left in the ring finds a record that a call could not write. */
+static void test_what_a_call_could_not_write_stays(void) {
+    CHECK(mmsb__ring_open(CONTEXT_INDEX, 41, MMSB__RING_BYTES_MIN, 0, 1, NULL) == MMSB_OK);
+    mmsb__ring_t *ring = mmsb__ring_for(CONTEXT_INDEX);
+    mmsb__upcalls.write_journal = fail_in_a_call;
+    pthread_t writer;
+    CHECK(pthread_create(&writer, NULL, hear_of_a_failure, ring) == 0);
+    while (__atomic_load_n(&ring->seat, __ATOMIC_SEQ_CST) != 0)
+        sched_yield();
+    uint64_t sequence;
+    const mmsb__journal_head_t head = {.kind = MMSB__JOURNAL_DESTROY, .page = 1};
+    CHECK(mmsb__ring_append(ring, head, NULL, 0, &sequence) == MMSB_OK && sequence == 41);
+    CHECK(mmsb__ring_wait(ring, sequence) == MMSB_E_NOT_DURABLE);
+    CHECK(pthread_join(writer, NULL) == 0);
+    mmsb__ring_close(ring);
 }
 
 static void test_closed_ring_takes_nothing(void) {
@@ -552,6 +593,7 @@ int main(int argument_count, char **arguments) {
     if (argument_count > 1 && strcmp(arguments[1], "waits") == 0) {
         check_stops = 1;
         RUN(test_a_full_disk_fails_waits);
+        RUN(test_what_a_call_could_not_write_stays);
         RUN(test_long_errors_end_with_a_character);
         return check_report();
     }
@@ -563,6 +605,7 @@ int main(int argument_count, char **arguments) {
     RUN(test_each_call_waits);
     RUN(test_a_full_disk_fails_calls);
     RUN(test_a_full_disk_fails_waits);
+    RUN(test_what_a_call_could_not_write_stays);
     RUN(test_opened_and_closed_under_load);
     RUN(test_long_errors_end_with_a_character);
     return check_report();

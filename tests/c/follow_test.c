@@ -55,6 +55,8 @@ static int write_until_killed(void) {
     for (size_t i = 0; i < PAGES; i++) {
         pages[i] = new_page(context, SIZE);
     }
+    printf("%llu\n", (unsigned long long)read_counter(probe)); /* where it goes on */
+    fflush(stdout);
     for (uint64_t counter = read_counter(probe) + 1;; counter++) {
         mmsb_page_range_t ranges[2];
         for (int i = 0; i < 2; i++) {
@@ -72,13 +74,30 @@ static int write_until_killed(void) {
     return 0;
 }
 
-static pid_t start_writer(FILE **says) {
+/* A follower's process: says what it sees, which never goes back. Where its records are gone the state is loaded anew. */
+static int follow_until_killed(void) {
+    mmsb_context_t follower = open_store(MMSB_STORE_FOLLOW);
+    for (uint64_t before = 0, counter = 0;; check_sleep_ms(10)) {
+        mmsb_page_t probe;
+        if (mmsb_page_lookup(follower, PROBE, &probe) != MMSB_OK ||
+            mmsb_page_read(probe, 0, &counter, sizeof counter) != MMSB_OK) {
+            continue;
+        }
+        REQUIRE(counter >= before);
+        before = counter;
+        printf("%llu\n", (unsigned long long)counter);
+        fflush(stdout);
+    }
+    return 0;
+}
+
+static pid_t start(const char *what, FILE **says) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], 1);
-        execl(program, program, "write", folder, (char *)NULL);
+        execl(program, program, what, folder, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -93,10 +112,27 @@ static uint64_t heard(FILE *says) {
     return counter;
 }
 
+static void kill_process(pid_t process, FILE *says) {
+    kill(process, SIGKILL);
+    int status;
+    REQUIRE(waitpid(process, &status, 0) == process);
+    fclose(says);
+}
+
+/* What a killed writer has left, also in its ring. */
+static uint64_t counter_that_is_left(void) {
+    mmsb_context_t reader = open_store(MMSB_STORE_READ);
+    mmsb_page_t probe;
+    REQUIRE_OK(mmsb_page_lookup(reader, PROBE, &probe));
+    const uint64_t counter = read_counter(probe);
+    REQUIRE_OK(mmsb_context_destroy(reader));
+    return counter;
+}
+
 /* What the writer's process does is seen here, with the handle of the beginning, also when it is killed and another goes on. */
 static void another_process_is_followed(void) {
     FILE *says;
-    pid_t writer = start_writer(&says);
+    pid_t writer = start("write", &says);
     (void)heard(says);
     mmsb_context_t follower = open_store(MMSB_STORE_FOLLOW);
     mmsb_page_t probe = 0;
@@ -112,24 +148,49 @@ static void another_process_is_followed(void) {
             check_sleep_ms(1);
         }
         CHECK(read_counter(probe) >= counter);
-        kill(writer, SIGKILL);
-        int status;
-        REQUIRE(waitpid(writer, &status, 0) == writer);
-        fclose(says);
-        writer = start_writer(&says);
+        kill_process(writer, says);
+        counter = counter_that_is_left();
+        while (read_counter(probe) != counter && check_seconds() < end) { /* with no writer */
+            check_sleep_ms(1);
+        }
+        CHECK_EQUAL(read_counter(probe), counter);
+        writer = start("write", &says);
+        CHECK_EQUAL(heard(says), counter);
         CHECK(heard(says) > counter);
     }
     CHECK_STATUS(mmsb_page_write(probe, 0, "x", 1), MMSB_E_INVALID_STATE);
-    kill(writer, SIGKILL);
-    int status;
-    REQUIRE(waitpid(writer, &status, 0) == writer);
-    fclose(says);
+    kill_process(writer, says);
     mmsb_store_info_t info;
     mmsb_store_info_init(&info);
     CHECK_OK(mmsb_store_info(follower, &info));
     CHECK_EQUAL(info.follow_failures, 0);
     CHECK(info.followed_ns > 0);
     CHECK_OK(mmsb_context_destroy(follower));
+}
+
+/* A follower that stands still while the ring is used again and again goes on with the segments, and then with the ring. */
+static void a_follower_that_was_stopped(void) {
+    FILE *says, *sees;
+    pid_t writer = start("write", &says);
+    for (int i = 0; i < 3; i++) {
+        (void)heard(says);
+    }
+    check_sleep_ms(100); /* the page is in the files */
+    pid_t follower = start("follow", &sees);
+    for (int round = 0; round < 4; round++) {
+        uint64_t counter = heard(sees);
+        kill(follower, SIGSTOP);
+        uint64_t written = counter;
+        for (const int64_t end = check_seconds() + 1; check_seconds() < end || written < counter + 5000;) {
+            written = heard(says);
+        }
+        kill(follower, SIGCONT);
+        while (counter < written) { /* or the test's own limit of time */
+            counter = heard(sees);
+        }
+    }
+    kill_process(writer, says);
+    kill_process(follower, sees);
 }
 
 static void a_record_is_waited_for(void) {
@@ -174,8 +235,13 @@ int main(int count, char **arguments) {
         folder_use(arguments[2]);
         return write_until_killed();
     }
+    if (count > 2 && strcmp(arguments[1], "follow") == 0) {
+        folder_use(arguments[2]);
+        return follow_until_killed();
+    }
     folder_make();
     RUN_IN_FOLDER(another_process_is_followed);
+    RUN_IN_FOLDER(a_follower_that_was_stopped);
     RUN_IN_FOLDER(a_record_is_waited_for);
     folder_end();
     return check_report();

@@ -205,9 +205,85 @@ TORN_ENDS = Go(
             mode=BESIDE,
         ),
         Mutant(
+            "tail-misses-segments", "a follower goes on with whatever segment comes next",
+            "Tail.Poll", "s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain", "false",
+            mode=BESIDE,
+        ),
+        Mutant(
             "readers-keep-each-other-out", "a reader of a ring takes another one for its writer",
             "Journal.ringBuffers", "file.File.LockShared", "file.File.Lock",
             mode=BESIDE,
+        ),
+    ),
+)  # fmt: skip
+
+RINGS = "^TestATail|^TestARing|^TestABuffer|^TestRingsThatLie$|^TestSegmentsThatAreFollowed$"
+FOLLOWED_RINGS = Go(
+    name="followed-rings",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=RINGS,
+    sound=(RINGS,),
+    mutants=(
+        Mutant(
+            "taken-while-read", "a buffer that has got other records meanwhile is read as if it had not",
+            "ringTail.groups", "|| r.firstOf(r.buffer) != r.first", "",
+        ),
+        Mutant(
+            "given-away-unseen", "a buffer that has no more marks is waited for, though other records have it",
+            "ringTail.more", "r.firstOf(r.buffer) != r.first", "false",
+        ),
+        Mutant(
+            "beyond-a-hole", "what lies behind a call that died in the middle is read under its old numbers",
+            "ringTail.find", "r.first != 0 && first != r.next", "false",
+        ),
+        Mutant(
+            "within-a-great-group", "a group is read whose end may never come",
+            "ringTail.groups", "!finding && head.kind != Group && head.flags&More != 0", "false && head.kind == Group",
+        ),
+        Mutant(
+            "rings-of-others", "a ring is read that the system's last start has left",
+            "ringTail.lookAtHead", "!bytes.Equal(head[40:76], bootID()) ||", "",
+        ),
+        Mutant(
+            "rings-of-another-lineage", "a ring of another lineage is read",
+            "ringTail.lookAtHead", "!bytes.Equal(head[24:40], id[:]) ||", "id == [16]byte{} ||",
+        ),
+        Mutant(
+            "copied-rings", "a ring is read that is not the file which its writer has mapped",
+            "ringTail.lookAtHead", "says != inodeOf{info.Device, info.Inode} || says != r.is ||", "",
+        ),
+        Mutant(
+            "shown-everywhere", "a ring is shown whose content a read of the file does not give",
+            "ShowRing", "|| !bytes.Equal(read, says)", "",
+        ),
+        Mutant(
+            "twice-behind-a-ring", "what came out of the ring comes again from the segments",
+            "Tail.Poll", "if t.behind {", "if false {",
+        ),
+        Mutant(
+            "lost-unseen", "a follower stays at records that the disk has lost",
+            "Tail.Poll", "t.unsure && t.source != t.ring.is", "false",
+        ),
+        Mutant(
+            "others-unseen", "a follower goes on behind other records of the same numbers",
+            "Tail.frame", "of != t.print", "of == (print{})",
+        ),
+        Mutant(
+            "another-ring-at-once", "a ring counts before the segments have what came out of the one before",
+            "Tail.readRing", "|| t.source != t.ring.is && (t.behind || t.unsure)", "",
+        ),
+        Mutant(
+            "cut-unseen", "a follower waits for ever behind the end of a segment that was cut",
+            "Tail.read", "s.size < t.at.offset", "false",
+        ),
+        Mutant(
+            "followed-past-the-cache", "who comes too late for the ring must read the disk, since nobody says that it is read",
+            "ringTail.look", "|| f.LockShared() != nil", "",
+        ),
+        Mutant(
+            "groups-that-do-not-end", "a group of a ring is taken that does not say that it ends",
+            "recordsOf", "whole && goesOn == (len(group) == 0)", "whole && goesOn && len(group) < 0",
         ),
     ),
 )  # fmt: skip

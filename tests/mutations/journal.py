@@ -27,8 +27,12 @@ JOURNAL = C(
             "write_own", "!try_seat(ring)", "(try_seat(ring), 0)",
         ),
         Mutant(
-            "what-calls-wrote-stays", "the writer takes the buffer that a call has written for one with records still",
-            "mmsb__ring_take", "clear_written(ring); int64_t now", "int64_t now",
+            "failed-frame-cleared", "what a call could not write is no longer in the ring for who comes after a kill",
+            "write_own", "ring->unwritten = 1;", "",
+        ),
+        Mutant(
+            "what-was-written-stays", "a buffer that is used again has the marks of what was written",
+            "change_buffers", "clear_written(next);", "",
         ),
     ),
 )  # fmt: skip

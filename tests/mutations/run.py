@@ -27,6 +27,7 @@ from files import (
     BUILT_GRAPHS,
     FAR_FILES,
     FILES,
+    FOLLOWED_RINGS,
     KEYS_OF_METADATA,
     LONG_CHAINS,
     MASK_CLEARS,
@@ -56,7 +57,7 @@ from pools import POOL_LAYERS, POOLS
 from records import LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from states import DISTRIBUTED, STATES
-from stores import SEATS, STORES
+from stores import STORES
 from subject import ROOT, Plantings, Python, Subject
 from syncs import SYNCS
 from tensors import TENSORS
@@ -68,7 +69,7 @@ SHARES: list[list[Subject]] = [
     [LIBRARY, COMPARISONS, PROPAGATION, ARROW, TENSORS],
     [GRAMMAR, GATE],
     [SYNCS, PAGES, GUARD_COUNT],
-    [STORES, SEATS, JOURNAL],
+    [STORES, JOURNAL],
     [HISTORIES, LOADS, FAILED_JOURNALS, WRITING, RECORDS, FAR_FILES, MASK_CLEARS, LONG_CHAINS, REPLAYED_CLONES],
     [HITS, DEVICE_RUNTIME, PICTURES, LENT_BLOCKS, WHOLE_SEGMENTS, POOLS, WALKS, PARTITIONS, STATISTICS, TABLES, LAUNCHES],
     [POOL_LAYERS, LEFT_TO_C, COMMANDS],
@@ -84,6 +85,7 @@ SHARES: list[list[Subject]] = [
         OPENINGS,
         RECORD_RULES,
         TORN_ENDS,
+        FOLLOWED_RINGS,
         NEXT_WRITERS,
         FILES,
         ORIGINAL_FILES,

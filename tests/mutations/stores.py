@@ -2,7 +2,7 @@
 Random programs of a store's user must show each, or a test of what they do not do."""
 
 from mutation import Mutant
-from subject import Go, Native
+from subject import Go
 
 FULL = "^TestAFullDisk$"
 NAMES = "^TestNamesStay$"
@@ -161,11 +161,6 @@ STORES = Go(
             mode=FOLLOWERS,
         ),
         Mutant(
-            "follower-misses-segments", "a follower goes on with whatever segment comes next",
-            "Tail.Poll", "s.first != t.at.next || s.before != t.at.next-1 || s.previous != t.at.chain", "false",
-            mode="^TestAFollowerThatComesTooLate$",
-        ),
-        Mutant(
             "follower-ends-pinned-pages", "a follower ends pages that are pinned",
             "DestroyAgain", "err := p.notPinned(); err != nil", "err := error(nil); err != nil",
             mode="^TestAFollowerWaitsForPins$",
@@ -179,20 +174,6 @@ STORES = Go(
             "follower-loads-told-late", "a follower tells its state before it has counted the load that gave it",
             "follower.note", "f.Reloads += reloads", "",
             mode="^TestAFollowerThatComesTooLate$",
-        ),
-    ),
-)  # fmt: skip
-
-SEATS = Native(
-    name="seats",
-    folders=("native",),
-    package="core/keeper",
-    mode="^TestRandomPrograms$ -programs 40",
-    sound=("^TestRandomPrograms$ -programs 40",),
-    mutants=(
-        Mutant(
-            "failed-frame-cleared", "what a call could not write is no longer in the ring for who comes after a kill",
-            "write_own", "ring->written = NULL;", "",
         ),
     ),
 )  # fmt: skip
