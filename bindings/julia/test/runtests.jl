@@ -89,6 +89,8 @@ end
 const SEED = parse(UInt32, get(() -> string(rand(UInt32)), ENV, "MMSB_SEED"))
 Random.seed!(SEED)
 
+unknown = setdiff(ARGS, TEST_FILES)
+isempty(unknown) || error("no test files: " * join(unknown, ", "))
 suite = @testset Suite "the package" begin
     for file in (isempty(ARGS) ? TEST_FILES : filter(in(ARGS), TEST_FILES))
         seconds = @elapsed set = @testset DefaultTestSet "$file" begin
