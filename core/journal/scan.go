@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"libmmsb/core/file"
 	"libmmsb/core/lineage"
@@ -388,11 +389,11 @@ func (w *frameWalk) feed(piece []byte) error {
 	return nil
 }
 
-// roomFor is an empty buffer with space for so many bytes of a frame. A new one has space for any frame, which is not touched
-// yet: one that grew from frame to frame would be cleared each time.
+// roomFor is an empty buffer with space for so many bytes of a frame. A new one has up to twice that, or it would be cleared anew
+// with each frame that is longer than those before.
 func roomFor(room []byte, length int) []byte {
 	if cap(room) < length {
-		room = make([]byte, 0, MaximumFrame)
+		room = make([]byte, 0, 1<<bits.Len(uint(max(length, 1)-1)))
 	}
 	return room[:0]
 }
