@@ -375,11 +375,13 @@ MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options
 /* Ends the context, its pages and its runtimes; their handles become stale. Memory that is still pinned or in flight stays valid
  * but has no handle any more; its last unpin frees it. Waits for calls that are running on the context's pages, never for pins.
  * A guard checks everything once more: with MMSB_E_GUARD the context has ended all the same, because no later call could tell.
- * A store is saved first, unless save_bytes is MMSB_NEVER and save_interval_ns 0, if bytes of its pages may have been written
- * through pointers, which no record has. It waits 10 seconds for groups of other threads. With an error of that save the context
- * has ended all the same: who must not lose such bytes calls mmsb_store_save before.
- * Errors: handle errors, MMSB_E_GUARD, of a store those of mmsb_store_save. Threads: any. Blocks: short, or for that save. Since
- * 0.1. */
+ * A journal's last records are written. A store is saved first if bytes of its pages may have been written through pointers,
+ * which no record has, unless save_bytes is MMSB_NEVER and save_interval_ns 0, and if the disk has refused records. It waits 10
+ * seconds for groups of other threads. With an error of the journal or of that save the context has ended all the same: who must
+ * not lose anything calls mmsb_journal_sync, or mmsb_store_save, before. Records that the disk has refused are in journal.ring,
+ * where whoever opens the directory finds them unless the system was started anew.
+ * Errors: handle errors, MMSB_E_GUARD, with a journal those of mmsb_journal_close, of a store those of mmsb_store_save. Threads:
+ * any. Blocks: short, for the journal, or for that save. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_destroy(mmsb_context_t context);
 
 typedef struct mmsb_context_stats {

@@ -14,8 +14,9 @@ import (
 // groupsPatience is how long a store that is closed waits for groups of other threads. Tests wait for less.
 var groupsPatience = 10 * time.Second
 
-// End ends a context. A store is saved before, unless its keeper never saves by itself, where programs may have written bytes
-// through pointers, which have no records. It has ended all the same where that fails: no later call could do it better.
+// End ends a context. A store is saved before where that has what the journal has not: bytes that programs may have written
+// through pointers, unless the keeper never saves by itself, and the last changes before the disk failed. It has ended all the
+// same where that fails: no later call could do it better.
 func End(context uint64) error {
 	unsaved := saveBeforeEnd(context)
 	err := page.Destroy(context) // who finds it ended has lost nothing
@@ -36,15 +37,25 @@ func EndAll() {
 	}
 }
 
+// saveBeforeEnd is an error where bytes without records were not saved; changes that the journal lacks it tells itself.
 func saveBeforeEnd(context uint64) error {
 	k, err := keeperOf(context)
-	if err != nil || k.options.SaveBytes == Never && k.options.SaveInterval == 0 || !persist.MayBeWritten(context) {
+	if err != nil {
+		return nil
+	}
+	_ = persist.SyncJournal(context, nil) // what the disk refuses now can still be saved
+	lacks := persist.LacksRecords(context)
+	written := persist.MayBeWritten(context) && (k.options.SaveBytes != Never || k.options.SaveInterval != 0)
+	if !lacks && !written {
 		return nil
 	}
 	over := make(chan struct{})
 	defer time.AfterFunc(groupsPatience, func() { close(over) }).Stop()
-	if err := persist.AwaitGroups(context, over); err != nil {
-		return err
+	if err = persist.AwaitGroups(context, over); err == nil {
+		err = k.saveIf(func() bool { return persist.LacksRecords(context) || k.changed() })(nil)
 	}
-	return k.saveIf(k.changed)(nil)
+	if !written {
+		return nil
+	}
+	return err
 }

@@ -47,8 +47,8 @@ type Context struct {
 type Persistence interface {
 	// Ending comes when the context is to end: work on it gives up.
 	Ending()
-	// End comes when nobody works on it any more, and its pages are still there.
-	End()
+	// End comes when nobody works on it any more, and its pages are still there. Its error says that changes are in no file.
+	End() error
 	// Moved comes when the memory of a page goes elsewhere, or with the page. The page is locked.
 	Moved(index uint32)
 }
@@ -56,7 +56,7 @@ type Persistence interface {
 type noPersistence struct{}
 
 func (noPersistence) Ending()      {}
-func (noPersistence) End()         {}
+func (noPersistence) End() error   { return nil }
 func (noPersistence) Moved(uint32) {}
 
 var contexts = handle.NewLimited[*Context](abi.KindContext, 1<<16-1)

@@ -98,7 +98,7 @@ func compose(options *Options) *Context {
 	return c
 }
 
-// Destroy ends the context and its pages. With Guard it has ended all the same.
+// Destroy ends the context and its pages. With Guard, and where its journal lacks records, it has ended all the same.
 func Destroy(h uint64) error {
 	if h == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (c *Context) end() error {
 	defer c.users.Unlock()
 	c.checkGuarded()
 	report := c.memory.TellReport() // no later call could
-	c.persistence.End()
+	unwritten := c.persistence.End()
 	native.DetachContext(c.index)
 	c.endGroups()
 	c.ids.forget()
@@ -133,5 +133,5 @@ func (c *Context) end() error {
 		survivors += c.endLeaf(leaf)
 	}
 	log.Logf(log.Info, "context 0x%016x ended, %d pages still pinned", c.handle, survivors)
-	return cmp.Or(c.close(), report)
+	return cmp.Or(c.close(), report, unwritten)
 }

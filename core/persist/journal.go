@@ -2,6 +2,7 @@ package persist
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"path/filepath"
 	"sync/atomic"
@@ -187,6 +188,7 @@ func (s *state) beginJournal(opened *openedJournal, still *page.Still) error {
 	s.history.goesOnIn(opened.writer.Lineage())
 	needsBase := opened.writer.NeedsBase()
 	s.journals.open.Store(opened)
+	s.journals.kept.Store(false)
 	ring := opened.ring
 	ring.ServedBy(func() bool { return opened.writer.WriteWaiting(ring) })
 	safego.Go(func() {
@@ -368,6 +370,7 @@ func (j *journals) close() error {
 		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last,
 			written)
 	}
+	opened.lacks = lacksRecords(opened.ring)
 	opened.ring.Close()
 	opened.unmap()
 	j.open.Store(nil)
@@ -453,8 +456,8 @@ func (j *openedJournal) dropBefore(header *snapshot.Header) error {
 	return snapshot.RemoveBases(file.OS{}, j.directory, header, j.writer.HasBranch)
 }
 
-// end ends the journal of a context that ends.
-func (j *journals) end() {
+// end ends the journal of a context that ends; its error says that changes are in no file.
+func (j *journals) end() error {
 	j.Lock()
 	defer j.Unlock()
 	if refusal := j.refusing.Swap(nil); refusal != nil {
@@ -462,10 +465,42 @@ func (j *journals) end() {
 	}
 	if opened := j.open.Load(); opened != nil {
 		opened.ring.SetPatience(0)
-		if err := j.close(); err != nil {
+		switch err := j.close(); {
+		case err != nil && opened.lacks && !j.kept.Load():
+			j.lose(opened, err)
+		case err != nil:
 			log.Logf(log.Error, "cannot close the journal %q: %v", opened.directory, err)
 		}
 	}
+	if j.kept.Load() {
+		return nil
+	}
+	return j.lost
+}
+
+// lose notes that the segments of a journal end without records of changes that the context has.
+func (j *journals) lose(opened *openedJournal, why error) {
+	cause, where := status.Of(why), ""
+	if opened.shared != nil {
+		where = "; journal.ring has them until the system is started anew"
+	}
+	j.kept.Store(false)
+	j.lost = &status.Error{Code: cause.Code, Domain: cause.Domain, Foreign: cause.Foreign, Text: fmt.Sprintf(
+		"the journal %q ends without its last records, as it has failed: %s%s", opened.directory, cause.Text, where)}
+	log.Logf(log.Error, "%v", j.lost) // a finalizer has nobody to tell
+}
+
+// lacksRecords says whether records have not reached the disk.
+func lacksRecords(ring native.Ring) bool { return ring.Synced() < ring.Last() }
+
+// LacksRecords says whether a context has changes that neither its journal has, since that has failed, nor a snapshot.
+func LacksRecords(context uint64) (lacks bool) {
+	_ = use(context, func(s *state) error {
+		ring, ok := native.RingOf(s.context.Index())
+		lacks = ok && ring.Failed() && lacksRecords(ring) && !s.journals.kept.Load()
+		return nil
+	})
+	return lacks
 }
 
 // CheckHasJournal checks the arguments of work on a context's journal.

@@ -467,13 +467,7 @@ func TestAFailedJournalDoesNotHinderSaves(t *testing.T) {
 	}
 	openJournal(t, context, directory)
 	journalled := save("journalled", "")
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
-	limit := before
-	limit.Cur = 256 << 10
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
-	restore := sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
-	defer restore()
+	restore := limitFiles(t, 256<<10)
 	var failed error
 	for failed == nil {
 		require.Zero(t, nativetest.WritePage(handle, 0, []byte{'b'}))
@@ -493,6 +487,61 @@ func TestAFailedJournalDoesNotHinderSaves(t *testing.T) {
 	require.Zero(t, nativetest.WritePage(handle, 0, []byte{'d'}))
 	require.NoError(t, CloseJournal(context))
 	require.Equal(t, contents(t, context), contents(t, replayed(t, "", directory, LoadOptions{})))
+}
+
+// A context that ends tells of changes that are neither in its journal, which has failed, nor in a file that was saved since.
+func TestTheEndOfAContextWithAFailedJournal(t *testing.T) {
+	for _, after := range []struct {
+		what  string
+		does  func(context uint64, folder string) error
+		tells bool
+	}{
+		{"nothing", func(uint64, string) error { return nil }, true},
+		{"a save", func(context uint64, folder string) error {
+			return Save(context, ToPath(filepath.Join(folder, "saved")), SaveOptions{}, nil)
+		}, false},
+		{"one that need not last", func(context uint64, folder string) error {
+			return Save(context, ToPath(filepath.Join(folder, "saved")), SaveOptions{NotDurable: true}, nil)
+		}, true},
+		{"a closed journal", func(context uint64, _ string) error {
+			require.Equal(t, status.NoSpace, code(CloseJournal(context)), "it tells")
+			return nil
+		}, false},
+		{"a journal that goes on", func(context uint64, folder string) error {
+			_ = CloseJournal(context)
+			return OpenJournal(context, filepath.Join(folder, "another"), JournalOptions{IntervalMs: 1}, nil)
+		}, false},
+	} {
+		onOneThread(t)
+		folder := t.TempDir()
+		context := newContext(t)
+		handle := createFilled(t, context, 64, 1, 'a')
+		require.NoError(t, Save(context, ToPath(filepath.Join(folder, "before")), SaveOptions{}, nil))
+		openJournal(t, context, filepath.Join(folder, "journal"))
+		restore := limitFiles(t, 4096)
+		require.Zero(t, nativetest.WritePage(handle, 0, []byte{'b'}))
+		require.Equal(t, status.NoSpace, code(SyncJournal(context, nil)))
+		restore()
+		require.NoError(t, after.does(context, folder), after.what)
+		if after.tells {
+			require.Equal(t, status.NoSpace, code(page.Destroy(context)), after.what)
+		} else {
+			require.NoError(t, page.Destroy(context), after.what)
+		}
+	}
+}
+
+// limitFiles lets no file be written behind so many bytes, until the function that it returns is called.
+func limitFiles(t *testing.T, bytes uint64) (restore func()) {
+	t.Helper()
+	var before unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	limit := before
+	limit.Cur = bytes
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
+	restore = sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
+	t.Cleanup(restore)
+	return restore
 }
 
 // A save takes its moment when it wants: the journal may then have only the first pieces of a large change.

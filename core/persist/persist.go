@@ -38,9 +38,9 @@ func StateBytes(context uint64) (bytes uint64, err error) {
 }
 
 // End implements page.Persistence: it ends the journal and all watching.
-func (s *state) End() {
-	s.journals.end()
-	s.tracking.forgetAll()
+func (s *state) End() error {
+	defer s.tracking.forgetAll()
+	return s.journals.end()
 }
 
 // Moved implements page.Persistence: it ends the watching of a page.

@@ -68,6 +68,7 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 		_ = s.closeJournal()
 	}
 	if err != nil { // calls have gone on meanwhile, as in a context without a journal; from now on they cannot
+		s.journals.lose(next, err)
 		return nil, s.refuse(err)
 	}
 	return header, nil

@@ -192,6 +192,9 @@ func (of *state) save(target *SaveTarget, o *SaveOptions, w *ticket.Work) (heade
 	}
 	s.commit(report, &known, begin)
 	s.named(&header, edges)
+	if !s.recorded && target.FS != nil && !o.NotDurable && s.opened == s.journals.open.Load() {
+		s.journals.kept.Store(true)
+	}
 	s.progress(s.total)
 	return header, nil
 }
@@ -227,6 +230,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 	var capture native.Capture
 	var ok bool
 	edges, err = s.moment(func(leaves []memory.Leaf) {
+		s.opened = s.journals.open.Load()
 		header.Lineage, header.Position, s.recorded = s.identity() // every change before it is made before the moment
 		numbers, used := numbersOf(leaves)
 		s.leaves = numbers

@@ -24,9 +24,10 @@ type saver struct {
 	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
 	total   uint64
 
-	written  bool     // sections go on: everything that they may change is kept
-	recorded bool     // a journal has a record of each change: the state has its name from there
-	leaves   []uint32 // of the context at the moment
+	written  bool           // sections go on: everything that they may change is kept
+	recorded bool           // a journal has a record of each change: the state has its name from there
+	opened   *openedJournal // at the moment; nil: there was none
+	leaves   []uint32       // of the context at the moment
 }
 
 func (s *saver) progress(bytes uint64) {

@@ -106,6 +106,8 @@ type journals struct {
 	// refusing stands for a journal where there is none and calls may change nothing.
 	refusing atomic.Pointer[refusal]
 	known    *journal.Known // of the last load: how far it has read its journal; nil: it had none
+	lost     error          // a journal ends without its last records; nil: none does
+	kept     atomic.Bool    // a snapshot has what no journal has
 }
 
 // refusal lets calls that would change a context fail.
@@ -131,6 +133,7 @@ type openedJournal struct {
 	needsBase bool          // of that state
 	served    chan struct{} // closed when the writer has ended
 	failed    error         // of the writer, when it has ended
+	lacks     bool          // records have not reached the disk, when it is closed
 	leaving   sync.Once     // of what the journal has, or may lack
 }
 

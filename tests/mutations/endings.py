@@ -19,12 +19,14 @@ ENDINGS = Go(
 
 CANCELLED = "^TestJournalsThatAreCancelledWithTheirBase$"
 
+ENDED = "^TestTheEndOfAContextWithAFailedJournal$"
+
 FAILED_JOURNALS = Go(
     name="failed-journals",
     folders=("core/persist",),
     package="core/persist",
     mode="^TestAFailedJournalDoesNotHinderSaves$",
-    sound=("^TestAFailedJournalDoesNotHinderSaves$", CANCELLED),
+    sound=("^TestAFailedJournalDoesNotHinderSaves$", CANCELLED, ENDED),
     mutants=(
         Mutant(
             "failed-journal-hinders-saves", "a save waits for a journal that has failed",
@@ -41,6 +43,18 @@ FAILED_JOURNALS = Go(
         Mutant(
             "cancelled-behind-its-base", "a journal is cancelled when its base is there, and the state no longer leads to it",
             "state.openJournal", "begun.Store(true)", "", mode=CANCELLED,
+        ),
+        Mutant(
+            "saved-is-lost", "a context that ends tells of changes which a file has",
+            "state.save", "s.journals.kept.Store(true)", "", mode=ENDED,
+        ),
+        Mutant(
+            "kept-for-a-while", "a save that need not last counts as one",
+            "state.save", "&& !o.NotDurable && s.opened", "&& s.opened", mode=ENDED,
+        ),
+        Mutant(
+            "kept-by-an-older-save", "a save from before a journal counts for what the journal lacks",
+            "state.beginJournal", "s.journals.kept.Store(false)", "", mode=ENDED,
         ),
     ),
 )  # fmt: skip

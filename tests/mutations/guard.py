@@ -169,8 +169,8 @@ GUARD = Go(
             "end-tells-nothing",
             "the end of a context does not say what its last check has found",
             "Context.end",
-            "cmp.Or(c.close(), report)",
-            "cmp.Or(c.close(), map[bool]error{}[report != nil])",
+            "cmp.Or(c.close(), report, unwritten)",
+            "cmp.Or(c.close(), map[bool]error{}[report != nil], unwritten)",
         ),
         Mutant(
             "end-checks-nothing",

@@ -24,7 +24,7 @@ STORES = Go(
         # What a close saves.
         Mutant(
             "closed-unsaved", "what was written through pointers is lost when a store is closed",
-            "saveBeforeEnd", "return k.saveIf(k.changed)(nil)", "return nil",
+            "saveBeforeEnd", "err = k.saveIf(func() bool { return persist.LacksRecords(context) || k.changed() })(nil)", "",
             mode=END,
         ),
         Mutant(
@@ -49,12 +49,22 @@ STORES = Go(
         ),
         Mutant(
             "never-saves-at-the-end", "a keeper that was told never to save does when the store is closed",
-            "saveBeforeEnd", "k.options.SaveBytes == Never && k.options.SaveInterval == 0 ||", "",
+            "saveBeforeEnd", "&& (k.options.SaveBytes != Never || k.options.SaveInterval != 0)", "",
             mode=END,
         ),
         Mutant(
             "groups-hold-the-end", "a close waits for groups for ever",
             "saveBeforeEnd", "close(over)", "_ = over",
+            mode=END,
+        ),
+        Mutant(
+            "full-disk-is-final", "what the disk has refused is not saved when a store is closed, though there is space",
+            "saveBeforeEnd", "!lacks && !written", "!(lacks && written) && !written",
+            mode=END,
+        ),
+        Mutant(
+            "full-disk-untold", "a store is closed that could not write its last changes, and nobody hears of it",
+            "journals.end", "return j.lost", "return nil",
             mode=END,
         ),
         # What stays.

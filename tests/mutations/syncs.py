@@ -26,6 +26,7 @@ ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomCha
 KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
 SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
 REFUSED = "^TestACopyOfARefusedChange"
+REFUSED_BATCH = "^TestABatchChangesAPageWithTheCopyOfARefusedChange$"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 REPLICAS = (
@@ -40,7 +41,7 @@ SYNCS = Go(
     mode=PROGRAMS,
     sound=(
         PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
-        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, SAVES, REPLICAS,
+        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, REFUSED_BATCH, SAVES, REPLICAS,
         SHARED, SHARED_SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
@@ -69,6 +70,12 @@ SYNCS = Go(
             "share-fails-unseen", "nobody learns that a share has failed",
             "addShares", "failures[i] = err", "_ = err",
             mode=SHARES,
+        ),
+        Mutant(
+            "copy-ends-within-a-batch", "the first change of a page in a batch ends the copy that a refused one has left",
+            "DeviceApplyMany", "c.both.change(native.RecordAt(c.index).Size, c.form.Runs, c.form.Payload)",
+            "c.both.change(native.RecordAt(c.index).Size, c.form.Runs, c.form.Payload); c.residency.changed(c.index, c.both)",
+            mode=REFUSED_BATCH,
         ),
         Mutant(
             "partly-not-brought", "a change covers a range in part that is newer on the device, and nobody brings the rest",

@@ -143,8 +143,9 @@ destroy_context(state) = mmsb_context_destroy(Threads.atomic_xchg!(state.handle,
     close(state)
 
 Ends the state and its pages. Closing twice does nothing; every other call on the state or its pages then throws a
-`StaleHandleError`. A store is saved first if bytes may have been written through pointers. With a `GuardError`, which the last
-check of a guard can throw, and the errors of that save, it is closed all the same.
+`StaleHandleError`. A journal's last records are written. A store is saved first if bytes may have been written through pointers,
+or the disk has refused records. With a `GuardError`, which the last check of a guard can throw, and the errors of the disk, it is
+closed all the same.
 """
 function Base.close(state::MMSBState)
     try

@@ -108,7 +108,8 @@ class Store(Context):
     With modes "read" and "follow" calls that would change pages raise InvalidStateError, and so do the methods of this class but
     wait() and info() of one that follows.
 
-    close() waits until all changes are on disk. It raises nothing if the disk refuses them: where that matters, sync() says it.
+    close() waits until all changes are on disk, and raises the error of a disk that refuses them: then the file journal.ring has
+    them, for the next open() before the system is started anew.
     """
 
     _name = "store"
