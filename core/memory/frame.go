@@ -116,9 +116,26 @@ func (m *Memory) TakeOnNode(size uint64, node int32) (index uint32, err error) {
 
 // TakeBare takes a frame without memory.
 func (m *Memory) TakeBare() (index uint32, err error) {
+	var indices [1]uint32
+	err = m.TakeAllBare(indices[:])
+	return indices[0], err
+}
+
+// TakeAllBare takes frames without memory, or none.
+func (m *Memory) TakeAllBare(indices []uint32) error {
 	m.Lock()
 	defer m.Unlock()
-	return m.take(0, 0, native.ClassNone)
+	for i := range indices {
+		index, err := m.take(0, 0, native.ClassNone)
+		if err != nil {
+			for _, taken := range indices[:i] {
+				m.giveUnderLock(taken)
+			}
+			return err
+		}
+		indices[i] = index
+	}
+	return nil
 }
 
 // Adopt takes a frame over memory that is there: ClassForeign, of the caller, or ClassDevice, which FreeDevice gives back.

@@ -214,19 +214,15 @@ func (l *loader) stageWaiting(entries []snapshot.Page) error {
 	if err != nil {
 		return err
 	}
-	indices, like := make([]uint32, len(entries)), residency.Frame{}
 	for i := range entries {
-		f, err := residency.Frame{}, memory.CheckSize(entries[i].Size)
-		if err == nil {
-			f, err = l.residency.TakeWaiting(to, l.source)
-		}
-		if err != nil {
-			for _, index := range indices[:i] {
-				l.residency.Give(residency.Frame{Index: index, Backing: like.Backing})
-			}
+		if err := memory.CheckSize(entries[i].Size); err != nil {
 			return err
 		}
-		indices[i], like = f.Index, f
+	}
+	indices := make([]uint32, len(entries))
+	like, err := l.residency.TakeWaiting(to, l.source, indices)
+	if err != nil {
+		return err
 	}
 	return l.add(entries, indices, like, -1) // memory comes later, from any node
 }

@@ -91,15 +91,15 @@ func (r *Residency) Read(f Frame, offset uint64, to []byte) error {
 // ExpectWaiting makes space for so many pages that wait.
 func (r *Residency) ExpectWaiting(pages uint64) { r.waiting.expect(pages) }
 
-// TakeWaiting takes a frame for a page that is to lie at a placement and waits in a snapshot until it is needed.
-func (r *Residency) TakeWaiting(to Placement, source *Source) (Frame, error) {
-	index, err := r.memory.TakeBare()
-	if err != nil {
+// TakeWaiting takes frames for pages that are to lie at one placement and wait in a snapshot until they are needed. They are like
+// the one that it returns.
+func (r *Residency) TakeWaiting(to Placement, source *Source, indices []uint32) (like Frame, err error) {
+	if err := r.memory.TakeAllBare(indices); err != nil {
 		return Frame{}, err
 	}
-	source.users.Add(1)
-	r.waiting.put(index, source)
-	return Frame{index, Backing{device: to.Device}, to.bits() | native.Nonresident}, nil
+	source.users.Add(int32(len(indices)))
+	r.waiting.putAll(indices, source)
+	return Frame{Backing: Backing{device: to.Device}, Low: to.bits() | native.Nonresident}, nil
 }
 
 // Give gives back a frame that did not become a page.

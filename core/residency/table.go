@@ -17,6 +17,18 @@ func (t *table[T]) put(number uint32, value T) {
 	t.of[number] = value
 }
 
+// putAll puts one value for all of them.
+func (t *table[T]) putAll(numbers []uint32, value T) {
+	t.Lock()
+	defer t.Unlock()
+	if t.of == nil {
+		t.of = make(map[uint32]T)
+	}
+	for _, number := range numbers {
+		t.of[number] = value
+	}
+}
+
 // expect makes space for so many numbers, where there are none.
 func (t *table[T]) expect(numbers uint64) {
 	t.Lock()
