@@ -525,14 +525,14 @@ for _ in range(16):
 path = {str(tmp_path / "s")!r}
 if {what == "load"}:
     ctx.save(path, durable=False)
-before = sorted(os.listdir({str(tmp_path)!r}))
 try:
     print("begin", flush=True)
     while True:
         ctx.save(path) if {what == "save"} else ctx.restore(path)
-        before = sorted(os.listdir({str(tmp_path)!r}))
 except KeyboardInterrupt:
-    assert sorted(os.listdir({str(tmp_path)!r})) == before
+    if os.listdir({str(tmp_path)!r}):  # it may come when a save is done
+        assert os.listdir({str(tmp_path)!r}) == ["s"]
+        mmsb.verify(path)
     assert ctx.create_page(64).read() == bytes(64)
     print("interrupted")
 """
