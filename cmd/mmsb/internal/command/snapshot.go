@@ -4,7 +4,9 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -376,8 +378,9 @@ type verifiedShown struct {
 
 type verification struct {
 	*run
-	show  sizes
-	worst int // exit code
+	show   sizes
+	beside bool // a writer may remove files meanwhile, which are left out then
+	worst  int  // exit code
 }
 
 func (v *verification) all(paths []string, asJSON bool) error {
@@ -386,6 +389,9 @@ func (v *verification) all(paths []string, asJSON bool) error {
 		one, err := v.one(path)
 		if err != nil {
 			return err
+		}
+		if one == (verifiedShown{}) {
+			continue
 		}
 		if asJSON {
 			shown = append(shown, one)
@@ -404,7 +410,7 @@ func (v *verification) all(paths []string, asJSON bool) error {
 	return nil
 }
 
-// one verifies a file, and tells of what is wrong with it. Its error is that of the whole run.
+// one verifies a file, and tells of what is wrong with it; it is empty where the file is gone. Its error is that of the whole run.
 func (v *verification) one(path string) (verifiedShown, error) {
 	totals, files, err := v.read(path)
 	if err == nil {
@@ -412,6 +418,9 @@ func (v *verification) one(path string) (verifiedShown, error) {
 	}
 	if status.CodeOf(err) == status.Cancelled {
 		return verifiedShown{}, err
+	}
+	if _, gone := v.FS.Stat(path); v.beside && errors.Is(gone, fs.ErrNotExist) { // before what it rests on
+		return verifiedShown{}, nil
 	}
 	v.complain(err)
 	if code := codeOf(err); v.worst != exitBad {

@@ -153,8 +153,8 @@ can be opened. Those of branches that were left come last.`,
 func (r *run) storeVerify() *cobra.Command {
 	c := &cobra.Command{Use: "verify DIR", Short: "verify every snapshot and record of a store",
 		Long: `verify reads all snapshots of a store with what they rest on, and all records of its journal, and checks every
-checksum and everything else that the formats require. It reports the first damage in each and goes on with the next. The exit
-code is 1 if anything is damaged, else 3 if it cannot be read.`,
+checksum and everything else that the formats require. It reports the first damage in each and goes on with the next. What the
+store's writer removes meanwhile is left out. The exit code is 1 if anything is damaged, else 3 if it cannot be read.`,
 		Example: "  mmsb store verify state/",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	asJSON, show := jsonFlag(c), bytesFlag(c)
@@ -167,7 +167,7 @@ code is 1 if anything is damaged, else 3 if it cannot be read.`,
 		for i := range s.Points {
 			paths = append(paths, s.Points[i].Path)
 		}
-		v := verification{run: r, show: *show}
+		v := verification{run: r, show: *show, beside: true}
 		if err := v.all(paths, *asJSON); err != nil {
 			return err
 		}

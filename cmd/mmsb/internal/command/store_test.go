@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/file"
 	"libmmsb/core/keeper"
 	"libmmsb/core/page"
 	"libmmsb/core/store"
@@ -111,4 +113,36 @@ func TestStoresThatAreNone(t *testing.T) {
 func TestVersion(t *testing.T) {
 	assert.Equal(t, "mmsb 1.2.3\n", good(t, "--version"))
 	assert.Contains(t, good(t, "version"), "mmsb 1.2.3\nsnapshots: version ")
+}
+
+// pruning is a disk on which a file goes when another one is opened again.
+type pruning struct {
+	file.FS
+	opened, goes string
+	times        int
+}
+
+func (p *pruning) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	if path == p.opened {
+		if p.times++; p.times == 2 {
+			_ = p.FS.Remove(p.goes)
+		}
+	}
+	return p.FS.Open(path, flags, mode)
+}
+
+// A writer removes snapshots while they are verified.
+func TestVerifyBesideAWriterThatPrunes(t *testing.T) {
+	directory, _ := stored(t)
+	s, err := store.Look(file.OS{}, directory)
+	require.NoError(t, err)
+	require.Len(t, s.Points, 2)
+	newest, oldest := s.Points[0].Path, s.Points[1].Path
+	disk := &pruning{FS: file.OS{}, opened: newest, goes: oldest}
+	out, complaint, code := mmsbOn(context.Background(), disk, "store", "verify", directory)
+	require.Empty(t, complaint)
+	require.Equal(t, exitGood, code)
+	require.NoFileExists(t, oldest)
+	require.Contains(t, out, newest+": good")
+	require.NotContains(t, out, oldest)
 }
