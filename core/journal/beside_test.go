@@ -17,15 +17,16 @@ import (
 	"libmmsb/core/status"
 )
 
-// meantime lets something happen, once, before or after a segment's frames are read.
+// meantime lets something happen before or after reads of files of some names.
 type meantime struct {
 	file.FS
-	before, after func()
+	of            func(name string) bool
+	before, after func(offset int64)
 }
 
 func (m *meantime) Open(path string, flags int, mode os.FileMode) (file.File, error) {
 	f, err := m.FS.Open(path, flags, mode)
-	if err == nil && IsSegment(filepath.Base(path)) {
+	if err == nil && m.of(filepath.Base(path)) {
 		f = meantimeFile{f, m}
 	}
 	return f, err
@@ -37,15 +38,24 @@ type meantimeFile struct {
 }
 
 func (f meantimeFile) Pread(p []byte, offset int64) (int, error) {
-	frames := offset >= unitBytes
-	if frames && f.in.before != nil {
-		f.in.before()
+	if f.in.before != nil {
+		f.in.before(offset)
 	}
 	n, err := f.File.Pread(p, offset)
-	if frames && f.in.after != nil {
-		f.in.after()
+	if f.in.after != nil {
+		f.in.after(offset)
 	}
 	return n, err
+}
+
+// besideFrames is something that happens once, where a segment's frames are read.
+func besideFrames(what func()) func(offset int64) {
+	what = sync.OnceFunc(what)
+	return func(offset int64) {
+		if offset >= unitBytes {
+			what()
+		}
+	}
 }
 
 // writeSynced writes runs up to a number, each durable before the next one.
@@ -64,7 +74,7 @@ func TestASegmentBecomesShorterWhileItIsRead(t *testing.T) {
 		disk := filetest.NewDisk()
 		w := open(t, disk, Options{Durability: EachCall})
 		writeSynced(t, w, frames)
-		fs := &meantime{FS: disk, before: sync.OnceFunc(func() { require.NoError(t, w.Close()) })}
+		fs := &meantime{FS: disk, of: IsSegment, before: besideFrames(func() { require.NoError(t, w.Close()) })}
 		records, _, err := walkAll(fs, 1)
 		require.NoError(t, err)
 		requireRuns(t, records, 1, frames)
@@ -76,13 +86,13 @@ func TestFramesAreWrittenWhileTheEndIsLookedAt(t *testing.T) {
 	disk := filetest.NewDisk()
 	w := open(t, disk, Options{Durability: EachCall})
 	writeSynced(t, w, 3)
-	fs := &meantime{FS: disk}
-	fs.after = sync.OnceFunc(func() { writeSynced(t, w, 6) })
+	fs := &meantime{FS: disk, of: IsSegment}
+	fs.after = besideFrames(func() { writeSynced(t, w, 6) })
 	records, last, err := replayAll(fs, 0, Until{})
 	require.NoError(t, err)
 	requireRuns(t, records, 1, last)
 
-	fs.after = sync.OnceFunc(func() { writeSynced(t, w, 9) })
+	fs.after = besideFrames(func() { writeSynced(t, w, 9) })
 	j, err := Open(fs, directory)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, j.Info().Last, uint64(6))
@@ -94,7 +104,7 @@ func TestFramesAreWrittenWhileTheEndIsLookedAt(t *testing.T) {
 	requireRuns(t, given.all, 1, 9)
 	for _, to := range []uint64{12, 15} { // the second time behind a look
 		tail.torn = time.Now().Add(-2 * tornPatience)
-		fs.after = sync.OnceFunc(func() { writeSynced(t, w, to) })
+		fs.after = besideFrames(func() { writeSynced(t, w, to) })
 		for tail.Last() < to {
 			_, err := tail.Poll(given.take)
 			require.NoError(t, err)
@@ -142,7 +152,7 @@ func TestAGroupIsCompletedWhileItIsRead(t *testing.T) {
 	w := open(t, disk, Options{Durability: EachCall})
 	writeSynced(t, w, 3)
 	groupFrame(t, w, 0, false)
-	fs := &meantime{FS: disk, after: sync.OnceFunc(func() { groupFrame(t, w, 0, true) })}
+	fs := &meantime{FS: disk, of: IsSegment, after: besideFrames(func() { groupFrame(t, w, 0, true) })}
 	records, last, err := replayAll(fs, 0, Until{})
 	require.NoError(t, err)
 	require.Equal(t, uint64(5), last)

@@ -268,33 +268,6 @@ func TestATailKnowsThatASegmentWasCut(t *testing.T) {
 	require.Equal(t, status.Mismatch, code(err), "%v", err)
 }
 
-// while changes a ring at the n-th read of it.
-type while struct {
-	file.FS
-	reads int
-	then  func()
-}
-
-func (w *while) Open(path string, flags int, mode os.FileMode) (file.File, error) {
-	f, err := w.FS.Open(path, flags, mode)
-	if err == nil && filepath.Base(path) == ringName && flags&unix.O_RDWR == 0 {
-		f = whileFile{f, w}
-	}
-	return f, err
-}
-
-type whileFile struct {
-	file.File
-	in *while
-}
-
-func (f whileFile) Pread(p []byte, offset int64) (int, error) {
-	if f.in.reads--; f.in.reads == 0 {
-		f.in.then()
-	}
-	return f.File.Pread(p, offset)
-}
-
 // A buffer is given to other records at every moment of a read, after what it has was written. Each record comes once, as it was.
 func TestABufferIsTakenWhileItIsRead(t *testing.T) {
 	for reads := 1; reads < 30; reads++ {
@@ -302,8 +275,12 @@ func TestABufferIsTakenWhileItIsRead(t *testing.T) {
 		w := open(t, disk, Options{})
 		writeRuns(t, w, 2)
 		showRing(t, w, ringOf(3, group(run(3)), group(run(4))), ringContent{})
-		fs := &while{FS: disk, reads: reads}
-		fs.then = func() {
+		left := reads
+		fs := &meantime{FS: disk, of: func(name string) bool { return name == ringName }}
+		fs.before = func(int64) {
+			if left--; left != 0 {
+				return
+			}
 			require.NoError(t, write(w, run(3), run(4)))
 			putRing(t, w, 1, ringOf(5, group(run(5)), group(run(6)), group(run(7))))
 			writeRuns(t, w, 7)
@@ -311,8 +288,8 @@ func TestABufferIsTakenWhileItIsRead(t *testing.T) {
 		}
 		tail, records := follow(t, fs, w.Lineage().At(0))
 		pollAll(t, tail, records)
-		if fs.reads > 0 { // so few were needed
-			fs.reads = 1
+		if left > 0 { // so few were needed
+			left = 1
 		}
 		pollAll(t, tail, records)
 		pollAll(t, tail, records)

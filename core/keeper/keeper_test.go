@@ -7,15 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
@@ -337,25 +336,13 @@ func TestNamesStay(t *testing.T) {
 	require.Equal(t, status.InvalidArgument, status.CodeOf(SetName(context, "7", nil)))
 }
 
-// A file that may not become longer is a disk that is full for a while.
-// fillDisk lets no file grow beyond so many bytes, until the function that it returns is called.
-func fillDisk(t *testing.T, bytes uint64) (restore func()) {
-	t.Helper()
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
-	full := before
-	full.Cur = bytes
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &full))
-	return sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
-}
-
 func TestAFullDisk(t *testing.T) {
 	directory := t.TempDir()
 	o := quiet()
 	o.SegmentBytes = 1 << 30
 	context := openStore(t, directory, o)
 	handle := create(t, context, 4096)
-	restore := fillDisk(t, 1<<20)
+	restore := filetest.Full(t, 1<<20)
 	defer restore()
 	block := make([]byte, 4096)
 	code := int32(0)
@@ -388,7 +375,7 @@ func TestABranchOfAForgottenLineage(t *testing.T) {
 	first := stateOf(t, context)
 	block := make([]byte, 4096)
 	for range 2 {
-		restore := fillDisk(t, 64<<10)
+		restore := filetest.Full(t, 64<<10)
 		defer restore()
 		for begin := time.Now(); nativetest.WritePage(handle, 0, block) == 0; block[0]++ {
 			require.Less(t, time.Since(begin), patience)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
@@ -22,7 +23,7 @@ func onFullDisk(t *testing.T) (directory string, context uint64, restore func())
 	o.SegmentBytes = 1 << 30
 	context = openStore(t, directory, o)
 	handle := create(t, context, 2<<20) // a snapshot finds no space, either
-	restore = fillDisk(t, 1<<20)
+	restore = filetest.Full(t, 1<<20)
 	block, code := make([]byte, 4096), int32(0)
 	for begin := time.Now(); code == 0; code = nativetest.WritePage(handle, 0, block) {
 		block[0]++
@@ -73,7 +74,7 @@ func TestAnEndThatFindsTheDiskFull(t *testing.T) {
 		context := openStore(t, directory, o)
 		handle := create(t, context, 4096)
 		require.NoError(t, Save(context, false, nil))
-		restore := fillDisk(t, 4096)
+		restore := filetest.Full(t, 4096)
 		for i := range byte(200) {
 			require.Zero(t, nativetest.WritePage(handle, 0, []byte{i}))
 		}

@@ -17,6 +17,7 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
@@ -188,7 +189,7 @@ func (p *program) step() {
 // fullDisk lets the disk be full for some steps. What a call refuses is not there; all else is, also for one that is killed then;
 // and the store goes on by itself when there is space.
 func (p *program) fullDisk() {
-	restore := fillDisk(p.T, uint64(p.IntN(64<<10)))
+	restore := filetest.Full(p.T, uint64(p.IntN(64<<10)))
 	defer restore()
 	for range p.IntN(12) {
 		var err error

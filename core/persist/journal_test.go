@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
@@ -467,7 +467,7 @@ func TestAFailedJournalDoesNotHinderSaves(t *testing.T) {
 	}
 	openJournal(t, context, directory)
 	journalled := save("journalled", "")
-	restore := limitFiles(t, 256<<10)
+	restore := filetest.Full(t, 256<<10)
 	var failed error
 	for failed == nil {
 		require.Zero(t, nativetest.WritePage(handle, 0, []byte{'b'}))
@@ -518,7 +518,7 @@ func TestTheEndOfAContextWithAFailedJournal(t *testing.T) {
 		handle := createFilled(t, context, 64, 1, 'a')
 		require.NoError(t, Save(context, ToPath(filepath.Join(folder, "before")), SaveOptions{}, nil))
 		openJournal(t, context, filepath.Join(folder, "journal"))
-		restore := limitFiles(t, 4096)
+		restore := filetest.Full(t, 4096)
 		require.Zero(t, nativetest.WritePage(handle, 0, []byte{'b'}))
 		require.Equal(t, status.NoSpace, code(SyncJournal(context, nil)))
 		restore()
@@ -529,19 +529,6 @@ func TestTheEndOfAContextWithAFailedJournal(t *testing.T) {
 			require.NoError(t, page.Destroy(context), after.what)
 		}
 	}
-}
-
-// limitFiles lets no file be written behind so many bytes, until the function that it returns is called.
-func limitFiles(t *testing.T, bytes uint64) (restore func()) {
-	t.Helper()
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
-	limit := before
-	limit.Cur = bytes
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
-	restore = sync.OnceFunc(func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) })
-	t.Cleanup(restore)
-	return restore
 }
 
 // A save takes its moment when it wants: the journal may then have only the first pieces of a large change.

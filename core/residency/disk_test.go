@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"libmmsb/core/alloc"
+	"libmmsb/core/file/filetest"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -217,10 +218,6 @@ func TestSpaceIsTakenByZerosWhereItCannotBeAllocated(t *testing.T) {
 
 // A limit of the length of files is a full disk. The signal that the system has for it would end this process.
 func TestSpaceBeyondTheLimitOfFilesIsRefused(t *testing.T) {
-	var before unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
-	limit := before
-	limit.Cur = 1 << 20
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGXFSZ)
 	defer func() {
@@ -229,8 +226,7 @@ func TestSpaceBeyondTheLimitOfFilesIsRefused(t *testing.T) {
 	}()
 	d, folder := newDisk(t)
 	first := takeSpace(t, d, folder, 8<<20, true)
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) }()
+	defer filetest.Full(t, 1<<20)()
 	require.Equal(t, status.NoSpace, status.CodeOf(d.write(first.at+2<<20, make([]byte, 4096))))
 	require.NoError(t, d.write(first.at, make([]byte, 4096)))
 	for _, zeroed := range []bool{false, true} {
