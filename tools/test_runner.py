@@ -10,8 +10,10 @@ whatever it counted, and a suite that counts a failure, or nothing at all, fails
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,6 +48,7 @@ SUITES = [
 # A suite seldom keeps two processors busy all the time: it waits for a disk, or for a process that is killed, or has one thread.
 TOGETHER = 4
 MADE_TOGETHER = 3
+NEEDED, NEEDED_BY_TESTS = 8_000_000_000, 2_000_000_000  # bytes
 
 PLAIN = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 PYTEST = re.compile(r"(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s(?: \([\d:]+\))?(?: =+)?")
@@ -90,6 +93,14 @@ class Made:
         )
 
 
+def say_what_is_full() -> None:
+    """A fresh clone has taken 6 GB for builds, and 1 GB at a time for tests; without, tests fail in ways that do not say so."""
+    for folder, needed in ((".", NEEDED), (tempfile.gettempdir(), NEEDED_BY_TESTS)):
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            print(f"---- {os.path.abspath(folder)} has {free / 1e9:.1f} GB free, {needed / 1e9:.0f} may be needed", flush=True)
+
+
 def make_inputs(suites: list) -> bool:
     """Everything that the suites need, and none of them."""
     made = Made("--keep-going", f"--jobs={MADE_TOGETHER}", "--output-sync=target", "INPUTS_ONLY=yes", "all", *suites)
@@ -128,6 +139,7 @@ def of_other_commits() -> set:
 
 def main(suites: list) -> int:
     start = time.monotonic()
+    say_what_is_full()
     # What could not be made, its suites try again and say: one after the other, as they would write the same files.
     together = TOGETHER if make_inputs(suites) else 1
     with ThreadPoolExecutor(together) as pool:

@@ -410,7 +410,8 @@ func (v *verification) all(paths []string, asJSON bool) error {
 	return nil
 }
 
-// one verifies a file, and tells of what is wrong with it; it is empty where the file is gone. Its error is that of the whole run.
+// one verifies a file, and tells of what is wrong with it; it is empty where the file is gone. Its error is that of the whole
+// run.
 func (v *verification) one(path string) (verifiedShown, error) {
 	totals, files, err := v.read(path)
 	if err == nil {
