@@ -295,3 +295,21 @@ func (r *Record) ChangeMetadata(blob []byte) (after []byte, changed bool, err er
 		return r.Bytes, err == nil, err
 	}
 }
+
+// Follows says whether a record's change comes behind what a page is, in a state that may have steps up to latest: their pages
+// say by their versions whether they have them. What comes later is in no such page, but its version may be that of a context in
+// which the state that it changed had others, because a load gives pages versions above all that a context has had. Then the
+// record gets the version behind the page's. Errors: Corrupt.
+func (r *Record) Follows(version, latest uint64) (bool, error) {
+	switch {
+	case version < r.Version:
+		return true, nil
+	case r.Sequence <= latest:
+		return false, nil
+	case version >= attribute.MaximumVersion:
+		return false, status.Errorf(status.Corrupt, "record %d (%v of page %d) has no version left: the page has %d", r.Sequence,
+			r.Kind, r.Page, version)
+	}
+	r.Version = version + 1
+	return true, nil
+}

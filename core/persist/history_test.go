@@ -375,3 +375,42 @@ func TestASnapshotThatTheReplayWentThroughIsABase(t *testing.T) {
 	require.NoError(t, Save(again, ToPath(next), SaveOptions{Base: path}, nil))
 	requireLoads(t, again, next, "")
 }
+
+// A snapshot has a state with other versions than a journal that goes on from it: a load has given its pages versions above all
+// that its context has had. No record behind the snapshot is taken for one that it has.
+func TestASnapshotWithHigherVersionsThanItsJournal(t *testing.T) {
+	folder := t.TempDir()
+	directory, path := filepath.Join(folder, "journal"), filepath.Join(folder, "saved")
+	first := newContext(t)
+	openKept := func(context uint64) {
+		require.NoError(t, OpenJournal(context, directory, JournalOptions{IntervalMs: 1, Keep: true}, nil))
+	}
+	openKept(first)
+	handles := []uint64{createFilled(t, first, 64, 1, 'a'), createFilled(t, first, 5000, 2, 'a')}
+	require.NoError(t, CloseJournal(first))
+	for range 20 { // versions that no journal has
+		for _, handle := range handles {
+			write(t, handle, 1, []byte{'b'})
+		}
+	}
+	require.NoError(t, Load(first, FromPath(""), LoadOptions{Journal: directory}, nil))
+	openKept(first)
+	require.NoError(t, Save(first, ToPath(path), SaveOptions{}, nil))
+	require.NoError(t, CloseJournal(first))
+
+	second := replayed(t, "", directory, LoadOptions{})
+	openKept(second)
+	handle := handleOf(t, second, 1)
+	require.NoError(t, page.SetMetadata(handle, []byte("key"), []byte("value")))
+	write(t, handle, 0, []byte{'c'})
+	large := handleOf(t, second, 2)
+	for range 3 {
+		write(t, large, 3, []byte{'d'})
+	}
+	_, err := page.Clone(large, 3)
+	require.NoError(t, err)
+	require.NoError(t, CloseJournal(second))
+	for _, lazy := range []bool{false, true} {
+		require.Equal(t, contents(t, second), contents(t, replayed(t, path, directory, LoadOptions{Lazy: lazy})))
+	}
+}

@@ -21,6 +21,8 @@ type replay struct {
 	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
+	latest  uint64            // the snapshot may have steps up to this one
+	own     map[uint32]uint64 // see versions
 	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
 	others  bool              // the staged pages are others than the snapshot's, or have other sizes
 	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
@@ -110,7 +112,7 @@ func (r *replay) check() error {
 
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
-	r := &replay{loader: l, unknown: make(map[uint64]uint64), cleared: make(map[uint32]uint64)}
+	r := &replay{loader: l, unknown: make(map[uint64]uint64), latest: l.file.Header().Latest, cleared: make(map[uint32]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
@@ -223,15 +225,37 @@ func (r *replay) apply(record *journal.Record) error {
 		return nil
 	}
 	p := r.page(index)
-	if p.Record.Version >= record.Version {
-		return nil
+	own := record.Version
+	follows, err := record.Follows(p.Record.Version, r.latest)
+	if err != nil || !follows {
+		return err
 	}
-	err := r.change(p, record)
+	if record.Version != own {
+		r.versions()[index] = record.Version
+	}
+	err = r.change(p, record)
 	p.Record.StoreState(p.State) // it may lie elsewhere now
 	if err == nil {
 		p.Record.Version, p.Record.Epoch = record.Version, record.Epoch
 	}
 	return err
+}
+
+// versions are those that pages have from the snapshot, or that they got because of these, by record. They are seldom needed.
+func (r *replay) versions() map[uint32]uint64 {
+	if r.own == nil {
+		r.own = make(map[uint32]uint64, len(r.Pages))
+		for i := range r.Pages {
+			r.own[r.Pages[i].Index] = r.Pages[i].Version
+		}
+	}
+	return r.own
+}
+
+// unrecorded says that no record has the version of a page.
+func (r *replay) unrecorded(index uint32) bool {
+	version, ok := r.versions()[index]
+	return ok && version == native.RecordAt(index).Version
 }
 
 // misses notes a page that a record needs.
@@ -402,7 +426,7 @@ func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record
 
 func (r *replay) clone(record *journal.Record) error {
 	index, ok := r.find(record.Other)
-	if !ok || r.Page(index).Record.Version > record.OtherVersion {
+	if !ok || r.Page(index).Record.Version > record.OtherVersion && (record.Sequence <= r.latest || !r.unrecorded(index)) {
 		r.misses(record.Page, record)
 		return nil
 	}

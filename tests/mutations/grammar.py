@@ -88,11 +88,6 @@ GRAMMAR = Go(
             mode=JOURNALS,
         ),
         Mutant(
-            "tool-takes-older", "the tool makes changes that the state has already",
-            "State.Apply", "p.entry.Version >= r.Version", "false",
-            mode=JOURNALS,
-        ),
-        Mutant(
             "tool-misses-nothing", "the tool passes over records of pages that the state does not have",
             "State.misses", "!noted", "false && !noted",
             mode=JOURNALS,

@@ -69,21 +69,32 @@ RECORD_RULES = Go(
 )  # fmt: skip
 
 CLONES = "^TestClonesOfPagesThatAreOthersByNow$"
+SKIPPED = "^TestRecordsThatTheSnapshotHasAreSkipped$"
+VERSIONS = "^TestASnapshotWithHigherVersionsThanItsJournal$"
 
 REPLAYED_CLONES = Go(
     name="replayed-clones",
     folders=("core/journal", "core/persist"),
     package="core/persist",
     mode=CLONES,
-    sound=(CLONES,),
+    sound=(CLONES, VERSIONS),
     mutants=(
+        Mutant(
+            "versions-of-others", "a record is passed over whose version is not above that of a snapshot that it comes behind",
+            "Record.Follows", "r.Sequence <= latest", "true", mode=VERSIONS,
+        ),
+        Mutant(
+            "clones-of-other-versions", "a clone is passed over whose page has another context's version",
+            "replay.clone", "!r.unrecorded(index)", "true", mode=VERSIONS,
+        ),
         Mutant(
             "clones-of-older-pages-are-missed", "a clone of a page that is older than what was copied is passed over",
             "replay.clone", "Record.Version > record.OtherVersion", "Record.Version != record.OtherVersion",
         ),
         Mutant(
             "clones-of-newer-pages", "a clone copies a page that is newer than what was copied",
-            "replay.clone", "|| r.Page(index).Record.Version > record.OtherVersion", "",
+            "replay.clone",
+            "|| r.Page(index).Record.Version > record.OtherVersion && (record.Sequence <= r.latest || !r.unrecorded(index))", "",
         ),
         Mutant(
             "clones-of-nothing-are-refused", "a clone whose page is no more is damage, though a later record ends it",
@@ -102,15 +113,23 @@ TOOL_CLONES = Go(
     folders=("cmd/mmsb/internal/replay",),
     package="cmd/mmsb/internal/replay",
     mode=CLONES,
-    sound=(CLONES,),
+    sound=(CLONES, VERSIONS, SKIPPED),
     mutants=(
+        Mutant(
+            "tool-takes-older", "the tool makes changes that the state has already",
+            "State.Apply", "err != nil || !follows", "err != nil || follows && false", mode=SKIPPED,
+        ),
+        Mutant(
+            "tool-clones-no-other-versions", "the tool passes over a clone whose page has another context's version",
+            "State.clone", "!of.unrecorded", "true", mode=VERSIONS,
+        ),
         Mutant(
             "tool-misses-clones-of-older-pages", "the tool passes over a clone of a page that is older than what was copied",
             "State.clone", "of.entry.Version > r.OtherVersion", "of.entry.Version != r.OtherVersion",
         ),
         Mutant(
             "tool-clones-newer-pages", "the tool copies a page that is newer than what was copied",
-            "State.clone", "|| of.entry.Version > r.OtherVersion", "",
+            "State.clone", "|| of.entry.Version > r.OtherVersion && (r.Sequence <= s.latest || !of.unrecorded)", "",
         ),
         Mutant(
             "tool-forgets-clones", "the tool does not miss a clone that it has passed over",

@@ -431,7 +431,8 @@ func TestRecordsThatTheSnapshotHasAreSkipped(t *testing.T) {
 	for number := range 300 {
 		entries = append(entries, r.next(t))
 		if number == 200 {
-			r.world.save(t, base, snapshot.Header{Taken: moment(1), Position: 1}, snapshot.Uncompressed)
+			header := snapshot.Header{Taken: moment(1), Position: 1, Latest: uint64(len(entries))}
+			r.world.save(t, base, header, snapshot.Uncompressed)
 		}
 	}
 	writeJournal(t, log, 0, entries)
@@ -521,6 +522,31 @@ func TestWhatCannotBeReplayed(t *testing.T) {
 	}
 }
 
+// A journal can have been gone on with where the pages of the snapshot's state had lower versions.
+func TestASnapshotWithHigherVersionsThanItsJournal(t *testing.T) {
+	base, log, out := paths(t.TempDir())
+	w := small()
+	w.pages[1].entry.Version = 30
+	w.save(t, base, snapshot.Header{Taken: begin}, snapshot.Uncompressed)
+	writeJournal(t, log, 0, []entry{
+		{kind: journal.Clone, page: 2, version: 1, body: journal.Words(1, 3)},
+		{kind: journal.Write, page: 1, version: 4, body: append(journal.Words(0), 7)},
+		{kind: journal.Write, page: 1, version: 5, body: append(journal.Words(1), 8)},
+		{kind: journal.Clone, page: 3, version: 1, body: journal.Words(1, 5)},
+	})
+	_, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out})
+	require.NoError(t, err)
+	s, err := snapshot.Open(out, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	before := w.pages[1].data
+	for id, want := range map[uint64][]byte{1: {7, 8}, 2: before[:2], 3: {7, 8}} {
+		data := make([]byte, 2)
+		require.NoError(t, s.ReadAt(id, snapshot.KindBytes, data, 0))
+		assert.Equal(t, want, data, "page %d", id)
+	}
+}
+
 // A replay can come to a clone whose page is newer by then, or is no more: a later record ends the clone.
 func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 	cloneOf := func(id, version uint64) entry {
@@ -545,7 +571,7 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 			base, log, out := paths(t.TempDir())
 			w := small()
 			w.pages[1].entry.Version = 3
-			w.save(t, base, snapshot.Header{Taken: begin}, snapshot.Uncompressed)
+			w.save(t, base, snapshot.Header{Taken: begin, Latest: 1}, snapshot.Uncompressed) // it may have the first step
 			writeJournal(t, log, 0, c.entries)
 			_, err := Run(Options{FS: file.OS{}, Snapshot: base, Journal: log, Output: out})
 			require.Equal(t, c.code, status.CodeOf(err), "%v", err)

@@ -17,9 +17,10 @@ import (
 
 // State is a snapshot's state with records applied.
 type State struct {
-	base  *snapshot.Snapshot
-	pages map[uint64]*page // those that records touched; nil: they are no more
-	edges edges
+	base   *snapshot.Snapshot
+	latest uint64           // it may have steps up to this one
+	pages  map[uint64]*page // those that records touched; nil: they are no more
+	edges  edges
 	// unknown is pages that do not exist, by id, with the first record that needs them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
@@ -32,6 +33,8 @@ type page struct {
 	hasMask     bool
 	// ofBase says that it is the base's page still, of the same size: only what changed is written.
 	ofBase bool
+	// unrecorded says that no record has its version.
+	unrecorded bool
 	// metadata is known when it was asked for; before, it is that of the page of the base with the id metadataOf.
 	metadata   []byte
 	metadataOf uint64
@@ -39,7 +42,7 @@ type page struct {
 
 // New begins with what a snapshot of version 3 holds, which stays open as long as the State is used.
 func New(base *snapshot.Snapshot) (*State, error) {
-	s := &State{base: base, pages: make(map[uint64]*page), unknown: make(map[uint64]uint64)}
+	s := &State{base: base, latest: base.Header().Latest, pages: make(map[uint64]*page), unknown: make(map[uint64]uint64)}
 	for edge, err := range base.Edges() {
 		if err != nil {
 			return nil, err
@@ -61,7 +64,7 @@ func (s *State) find(id uint64) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &page{entry: entry, ofBase: true, metadataOf: id}
+	p := &page{entry: entry, ofBase: true, unrecorded: true, metadataOf: id}
 	p.bytes = content{size: entry.Size, floor: entry.Size, below: s.below(id, snapshot.KindBytes)}
 	if p.hasMask, err = s.base.HasMask(id); err != nil {
 		return nil, err
@@ -110,9 +113,12 @@ func (s *State) Apply(r *journal.Record) error {
 	if r.Kind == journal.DependencyAdd || r.Kind == journal.DependencyRemove {
 		return s.depend(r)
 	}
-	if p.entry.Version >= r.Version {
-		return nil
+	own := r.Version
+	follows, err := r.Follows(p.entry.Version, s.latest)
+	if err != nil || !follows {
+		return err
 	}
+	p.unrecorded = r.Version != own
 	switch r.Kind {
 	case journal.MaskClear:
 		p.clearMask()
@@ -167,12 +173,12 @@ func (s *State) clone(r *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	if of == nil || of.entry.Version > r.OtherVersion {
+	if of == nil || of.entry.Version > r.OtherVersion && (r.Sequence <= s.latest || !of.unrecorded) {
 		s.misses(r.Page, r)
 		return nil
 	}
 	p := *of
-	p.ofBase = false
+	p.ofBase, p.unrecorded = false, false
 	p.bytes, p.mask = of.bytes.clone(), of.mask.clone()
 	p.entry.ID, p.entry.Version, p.entry.Epoch = r.Page, r.Version, r.Epoch
 	p.entry.Flags &^= snapshot.FlagAdopted | snapshot.FlagReadOnly
