@@ -23,7 +23,6 @@ type Follower struct {
 	context uint64
 	tail    *journal.Tail
 	pages   *native.ByID
-	from    uint64 // the state that was loaded has the records up to this one, and no others
 	// moved: a load gave the pages versions above all that they had in this context. From there on each change moves them by one.
 	moved   bool
 	holds   bool // the moment of a save: a group is applied, but not to its end
@@ -53,7 +52,6 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 				f.pages.Put(page.IDOf(native.Index(handle)), handle)
 			}
 		}
-		f.from = from.Position
 		f.applied.Store(from.Position)
 		f.tail, err = journal.OpenTail(file.OS{}, directory, from)
 		return err
@@ -205,7 +203,7 @@ func (a *again) misses(record *journal.Record, id uint64) error {
 func (a *again) change(p *page.Page, record *journal.Record) (err error) {
 	if a.moved {
 		record.Version = p.Record.Version + 1
-	} else if follows, err := record.Follows(p.Record.Version, a.from); err != nil || !follows {
+	} else if follows, err := record.Follows(p.Record.Version, a.applied.Load()); err != nil || !follows {
 		return err
 	}
 	switch record.Kind {
