@@ -17,11 +17,11 @@ typedef struct ranges {
     mmsb_context_t context;
     mmsb_runtime_t runtime;
     mmsb_stream_t stream;
-    mmsb_block_t blocks[8];
+    mmsb_block_t blocks[9];
     int block_count;
     size_t size;
     size_t peer_size;
-    uint8_t *to, *a, *b, *other, *mask, *changed;
+    uint8_t *to, *a, *b, *other, *mask, *bytes, *changed; /* a mask of bits, and one of bytes: every second is set */
     uint32_t *sums;
     mmsb_difference_t *difference; /* on the device */
     size_t page;
@@ -48,14 +48,15 @@ LOOP(ours_compare, mmsb_stream_compare(r->stream, r->to, r->a, r->b, r->size))
 LOOP(ours_differences, mmsb_stream_differences(r->stream, r->changed, r->a, r->b, r->size))
 LOOP(ours_difference, mmsb_stream_difference(r->stream, r->difference, r->a, r->b, r->size))
 LOOP(ours_checksum, mmsb_stream_checksum(r->stream, r->sums, r->a, r->size, PART))
-LOOP(ours_merge_bytes, mmsb_stream_merge(r->stream, r->to, r->b, MMSB_DELTA_DENSE_BYTES, r->a, r->size, r->changed))
+LOOP(ours_merge_bytes, mmsb_stream_merge(r->stream, r->to, r->bytes, MMSB_DELTA_DENSE_BYTES, r->a, r->size, r->changed))
 LOOP(ours_merge_bits, mmsb_stream_merge(r->stream, r->to, r->mask, MMSB_DELTA_DENSE_BITS, r->a, r->size, r->changed))
 LOOP(ours_copy_many, mmsb_stream_copy_many(r->stream, r->copies, r->count, NULL))
 LOOP(peer_copy, mmsb_stream_copy(r->stream, r->other, r->a, r->peer_size))
 LOOP(peer_up, mmsb_stream_copy(r->stream, r->to, r->pinned, r->peer_size))
+LOOP(peer_down, mmsb_stream_copy(r->stream, r->pinned, r->to, r->peer_size))
 
 /* All bytes of all pages are newer on the host. */
-static void ours_sync(void *state, uint64_t count) {
+static void ours_sync_up(void *state, uint64_t count) {
     ranges_t *r = state;
     for (uint64_t i = 0; i < count; i++) {
         bench_clock_stop();
@@ -63,6 +64,21 @@ static void ours_sync(void *state, uint64_t count) {
             BENCH_CALL(mmsb_page_write(r->pages[p], 0, r->pinned, r->page));
         bench_clock_go_on();
         BENCH_CALL(mmsb_page_sync_many(r->pages, r->count, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, NULL));
+    }
+}
+
+/* All bytes of all pages are newer on the device: who had its address may have written there. */
+static void ours_sync_down(void *state, uint64_t count) {
+    ranges_t *r = state;
+    for (uint64_t i = 0; i < count; i++) {
+        void *address;
+        bench_clock_stop();
+        for (size_t p = 0; p < r->count; p++) {
+            BENCH_CALL(mmsb_page_pin(r->pages[p], MMSB_PIN_WRITE, &address));
+            BENCH_CALL(mmsb_page_unpin(r->pages[p], MMSB_PIN_WRITE));
+        }
+        bench_clock_go_on();
+        BENCH_CALL(mmsb_page_sync_many(r->pages, r->count, MMSB_SYNC_TO_HOST, 0, NULL, NULL, NULL));
     }
 }
 
@@ -104,8 +120,8 @@ static const plan_t plans[] = {
     {"differences, a mask", ours_differences, 1.0625, NULL},
     {"difference, count and first", ours_difference, 1, check_difference},
     {"checksum of each 4 KiB", ours_checksum, 0.5, NULL},
-    {"merge, byte mask", ours_merge_bytes, 2, NULL},
-    {"merge, bit mask", ours_merge_bits, 1.5625, NULL},
+    {"merge, byte mask", ours_merge_bytes, 2.125, NULL}, /* with the change mask, read and written */
+    {"merge, bit mask", ours_merge_bits, 1.6875, NULL},
     {"copies gather ranges of 64 KiB", ours_copy_many, 1, NULL},
 };
 
@@ -146,31 +162,49 @@ static void kernels(ranges_t *r, const char *why) {
     }
 }
 
+/* Pages of the host, and of pinned memory, which a kernel or copies read and write where it lies; both ways. */
+static const struct {
+    const char *what;
+    mmsb_location_t location;
+    bench_work_t ours, peer;
+} ways[] = {
+    {"sync to a GPU: pages of %zu KiB", MMSB_LOCATION_CPU, ours_sync_up, peer_up},
+    {"sync to a GPU: pinned pages of %zu KiB", MMSB_LOCATION_PINNED, ours_sync_up, peer_up},
+    {"sync from a GPU: pinned pages of %zu KiB", MMSB_LOCATION_PINNED, ours_sync_down, peer_down},
+};
+
+static void sync_row(ranges_t *r, const char *why, size_t way, size_t i) {
+    char what[100];
+    snprintf(what, sizeof what, ways[way].what, syncs[i].kib);
+    bench_row_t row = {.what = what,
+                       .unit = BENCH_MEGABYTES,
+                       .ours = ways[way].ours,
+                       .peer = ways[way].peer,
+                       .state = r,
+                       .aim = BENCH_AT_LEAST,
+                       .bound = syncs[i].bound,
+                       .absolute = syncs[i].absolute,
+                       .peer_name = "one copy from or to pinned memory"};
+    if (!is_measured(&row, why))
+        return;
+    const size_t bytes = r->size < 64 * (size_t)MIB ? r->size : 64 * (size_t)MIB;
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = ways[way].location;
+    r->page = syncs[i].kib * KIB;
+    r->count = bytes / r->page;
+    r->peer_size = r->count * r->page;
+    row.bytes = (double)r->peer_size;
+    BENCH_CALL(mmsb_page_create_many(r->context, r->page, r->count, &options, NULL, r->pages));
+    BENCH_CALL(mmsb_page_sync_many(r->pages, r->count, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, NULL));
+    bench_run(&row);
+    BENCH_CALL(mmsb_page_destroy_many(r->pages, r->count, NULL));
+}
+
 static void sync_rows(ranges_t *r, const char *why) {
-    for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++) {
-        char what[100];
-        snprintf(what, sizeof what, "sync to a GPU: pages of %zu KiB", syncs[i].kib);
-        bench_row_t row = {.what = what,
-                           .unit = BENCH_MEGABYTES,
-                           .ours = ours_sync,
-                           .peer = peer_up,
-                           .state = r,
-                           .aim = BENCH_AT_LEAST,
-                           .bound = syncs[i].bound,
-                           .absolute = syncs[i].absolute,
-                           .peer_name = "one copy from pinned memory"};
-        if (!is_measured(&row, why))
-            continue;
-        const size_t bytes = r->size < 64 * (size_t)MIB ? r->size : 64 * (size_t)MIB;
-        r->page = syncs[i].kib * KIB;
-        r->count = bytes / r->page;
-        r->peer_size = r->count * r->page;
-        row.bytes = (double)r->peer_size;
-        BENCH_CALL(mmsb_page_create_many(r->context, r->page, r->count, NULL, NULL, r->pages));
-        BENCH_CALL(mmsb_page_sync_many(r->pages, r->count, MMSB_SYNC_TO_DEVICE, 0, NULL, NULL, NULL));
-        bench_run(&row);
-        BENCH_CALL(mmsb_page_destroy_many(r->pages, r->count, NULL));
-    }
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+        for (size_t i = 0; i < sizeof syncs / sizeof *syncs; i++)
+            sync_row(r, why, way, i);
 }
 
 static void prepare(ranges_t *r) {
@@ -185,6 +219,7 @@ static void prepare(ranges_t *r) {
     r->b = block(r, r->size);
     r->other = block(r, 2 * r->size);
     r->mask = block(r, r->size / 8);
+    r->bytes = block(r, r->size);
     r->changed = block(r, r->size / 8);
     r->sums = block(r, r->size / PART * sizeof *r->sums);
     r->difference = block(r, sizeof *r->difference);
@@ -193,6 +228,11 @@ static void prepare(ranges_t *r) {
         BENCH_CALL(mmsb_stream_copy(r->stream, r->b + at, host, MIB));
     }
     BENCH_CALL(mmsb_stream_fill(r->stream, r->mask, 0x5A, r->size / 8));
+    done(r);
+    for (size_t i = 0; i < MIB; i++)
+        host[i] = i & 1;
+    for (size_t at = 0; at < r->size; at += MIB)
+        BENCH_CALL(mmsb_stream_copy(r->stream, r->bytes + at, host, MIB));
     done(r);
     bench_memory_free(host, MIB);
     r->count = r->size / (64 * KIB);
@@ -234,7 +274,7 @@ int main(void) {
     bench_fact("GPU", list->name);
     BENCH_CALL(mmsb_stream_create(r.runtime, 0, &r.stream));
     r.size = bench_quick() ? 4 * (size_t)MIB : GIB;
-    while (r.size > 4 * (size_t)MIB && 7 * r.size > list->bytes)
+    while (r.size > 4 * (size_t)MIB && 8 * r.size > list->bytes)
         r.size /= 2;
     free(list);
     prepare(&r);

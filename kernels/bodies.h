@@ -36,6 +36,10 @@ BODY uint32_t load_word(const uint8_t *from) {
     return *(const uint32_t *)from;
 }
 
+BODY void store_word(uint8_t *to, uint32_t value) {
+    *(uint32_t *)to = value;
+}
+
 BODY uint64_t load_long(const uint8_t *from) {
     return *(const uint64_t *)from;
 }
@@ -146,6 +150,11 @@ BODY uint32_t load_word(const uint8_t *from) {
     uint32_t value;
     memcpy(&value, from, sizeof value);
     return value;
+}
+
+BODY void store_word(uint8_t *to, uint32_t value) {
+    fault_unless_aligned(to, 4);
+    memcpy(to, &value, sizeof value);
 }
 
 BODY uint64_t load_long(const uint8_t *from) {
@@ -340,9 +349,17 @@ BODY void mmsb__kernel_copy_body(const mmsb__kernel_copy_t *p, uint64_t thread, 
 /* ------------------------------------------------------------------------------------------------ many ranges ---- */
 
 /* The last item with no more pieces before it. Those without pieces come before their like and are passed over. pieces is the
- * first item's number, and items have so many words. */
-BODY uint64_t item_of(const uint64_t *pieces, uint64_t words, uint64_t count, uint64_t piece) {
-    uint64_t low = 0, high = count;
+ * first item's number, and items have so many words. Where many are alike the item is found at once: the search begins where it
+ * would be if all were, and goes on in steps that double. Each look may go over a link. */
+BODY uint64_t item_of(const uint64_t *pieces, uint64_t words, uint64_t count, uint64_t piece, uint64_t all) {
+    uint64_t low = lesser(piece * count / all, count - 1), high, step;
+    for (step = 1; pieces[low * words] > piece; step *= 2)
+        low -= lesser(low, step);
+    for (step = 1, high = low + 1; high < count && pieces[high * words] <= piece; step *= 2) {
+        low = high;
+        high += step;
+    }
+    high = lesser(high, count);
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         if (pieces[middle * words] <= piece)
@@ -371,7 +388,7 @@ BODY void copy_spans(const mmsb__kernel_copy_many_t *p, uint64_t page, uint64_t 
     const mmsb__kernel_span_t *spans = (const mmsb__kernel_span_t *)(const void *)reach(p->spans);
     WITH_ONE_LANE(threads, copy_spans_alone(spans, p->count, page, changed))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_span_t span = spans[item_of(&spans->piece, sizeof *spans / 8, p->count, piece)];
+        mmsb__kernel_span_t span = spans[item_of(&spans->piece, sizeof *spans / 8, p->count, piece, p->pieces)];
         /* Pieces end at aligned targets, so that only a span's first one has a head. */
         uint64_t skew = span.to % 16, number = piece - span.piece;
         uint64_t begin = number == 0 ? 0 : number * MMSB__KERNEL_PIECE - skew;
@@ -393,8 +410,8 @@ BODY void mmsb__kernel_scatter_runs_body(const mmsb__kernel_scatter_runs_t *p, u
 
 /* ----------------------------------------------------------------------------------------------------- merges ---- */
 
-/* A merge's thread takes 16 bytes of the page at a time, with their two bytes of a bit mask, which are its own. chosen has a
- * bit for each that changes. */
+/* A thread takes 16 bytes of the page at a time, with their two bytes of a bit mask, which are its own; a merge's takes 32, with
+ * their word. chosen has a bit for each that changes. */
 BODY void blend(uint8_t *page, vector_t payload, uint32_t chosen) {
     if (chosen != 0xffff) {
         vector_t old = load_vector(page);
@@ -454,6 +471,31 @@ BODY uint32_t load_chosen(const uint8_t *bits, uint64_t first, uint64_t length) 
     return count < 16 ? chosen & ~(~(uint32_t)0 << count) : chosen;
 }
 
+/* Merges 32 bytes, of which some change. */
+BODY void merge_vectors(uint8_t *page, const uint8_t *payload, uint32_t chosen) {
+    vector_t first = load_vector(payload), second = load_vector(payload + 16);
+    if (chosen != ~(uint32_t)0) {
+        vector_t old = load_vector(page), next = load_vector(page + 16);
+        first.low = old.low ^ ((old.low ^ first.low) & bytes_of_bits(chosen));
+        first.high = old.high ^ ((old.high ^ first.high) & bytes_of_bits(chosen >> 8));
+        second.low = next.low ^ ((next.low ^ second.low) & bytes_of_bits(chosen >> 16));
+        second.high = next.high ^ ((next.high ^ second.high) & bytes_of_bits(chosen >> 24));
+    }
+    store_vector(page, first);
+    store_vector(page + 16, second);
+}
+
+/* Merges 32 bytes from byte i on, and marks them in their word of the change mask. */
+BODY void merge_word(uint8_t *page, const uint8_t *payload, uint64_t i, uint32_t chosen, uint64_t changed) {
+    if (chosen == 0)
+        return;
+    merge_vectors(page + i, payload + i, chosen);
+    if (changed != 0) {
+        uint8_t *word = reach(changed) + i / 8;
+        store_word(word, load_word(word) | chosen);
+    }
+}
+
 /* Merges the 16 bytes, or those that are left, from byte i on. */
 BODY void merge_group(uint8_t *page, const uint8_t *bits, const uint8_t *payload, uint64_t i, uint64_t length, int aligned,
                       uint64_t changed) {
@@ -467,25 +509,29 @@ BODY void merge_group(uint8_t *page, const uint8_t *bits, const uint8_t *payload
     mark_group(changed, i, chosen);
 }
 
+BODY uint32_t chosen_bytes(const uint8_t *mask) {
+    vector_t set = load_vector(mask);
+    return bits_of_bytes(set.low) | bits_of_bytes(set.high) << 8;
+}
+
 BODY void mmsb__kernel_merge_bytes_body(const mmsb__kernel_merge_bytes_t *p, uint64_t thread, uint64_t threads) {
     uint8_t *page = reach(p->page);
     const uint8_t *mask = reach(p->mask), *payload = reach(p->payload);
     WITH_ONE_LANE(threads, blend_bytes_alone(page, mask, payload, p->length, p->changed))
     int aligned = is_aligned(page) && is_aligned(mask) && is_aligned(payload);
-    for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads) {
-        uint64_t count = lesser(16, p->length - i);
-        uint32_t chosen = 0;
-        if (aligned && count == 16) {
-            vector_t set = load_vector(mask + i);
-            chosen = bits_of_bytes(set.low) | bits_of_bytes(set.high) << 8;
-            if (chosen != 0)
-                blend(page + i, load_vector(payload + i), chosen);
-        } else {
-            for (unsigned k = 0; k < count; k++)
-                chosen |= (uint32_t)(mask[i + k] != 0) << k;
-            blend_bytes(page + i, payload + i, chosen);
+    for (uint64_t i = 32 * thread; i < p->length; i += 32 * threads) {
+        uint64_t count = lesser(32, p->length - i);
+        if (aligned && count == 32) {
+            merge_word(page, payload, i, chosen_bytes(mask + i) | chosen_bytes(mask + i + 16) << 16, p->changed);
+            continue;
         }
-        mark_group(p->changed, i, chosen);
+        for (uint64_t from = i; from < i + count; from += 16) {
+            uint32_t chosen = 0;
+            for (unsigned k = 0; k < 16 && from + k < p->length; k++)
+                chosen |= (uint32_t)(mask[from + k] != 0) << k;
+            blend_bytes(page + from, payload + from, chosen);
+            mark_group(p->changed, from, chosen);
+        }
     }
 }
 
@@ -493,9 +539,16 @@ BODY void mmsb__kernel_merge_bits_body(const mmsb__kernel_merge_bits_t *p, uint6
     uint8_t *page = reach(p->page);
     const uint8_t *bits = reach(p->bits), *payload = reach(p->payload);
     WITH_ONE_LANE(threads, blend_bits_alone(page, bits, payload, p->length, p->changed))
-    int aligned = is_aligned(page) && is_aligned(payload);
-    for (uint64_t i = 16 * thread; i < p->length; i += 16 * threads)
-        merge_group(page, bits, payload, i, p->length, aligned, p->changed);
+    int aligned = is_aligned(page) && is_aligned(payload), words = ((uintptr_t)bits & 3) == 0;
+    for (uint64_t i = 32 * thread; i < p->length; i += 32 * threads) {
+        uint64_t count = lesser(32, p->length - i);
+        if (aligned && words && count == 32) {
+            merge_word(page, payload, i, load_word(bits + i / 8), p->changed);
+            continue;
+        }
+        for (uint64_t from = i; from < i + count; from += 16)
+            merge_group(page, bits, payload, from, p->length, aligned, p->changed);
+    }
 }
 
 /* How many bits are set below bit first, a multiple of 16. */
@@ -566,7 +619,7 @@ BODY void mmsb__kernel_propagate_body(const mmsb__kernel_propagate_t *p, uint64_
     const mmsb__kernel_pair_t *pairs = (const mmsb__kernel_pair_t *)(const void *)reach(p->pairs);
     WITH_ONE_LANE(threads, propagate_alone(pairs, p->count))
     for (uint64_t piece = thread >> shift; piece < p->pieces; piece += threads >> shift) {
-        mmsb__kernel_pair_t pair = pairs[item_of(&pairs->piece, sizeof *pairs / 8, p->count, piece)];
+        mmsb__kernel_pair_t pair = pairs[item_of(&pairs->piece, sizeof *pairs / 8, p->count, piece, p->pieces)];
         uint8_t *to = reach(pair.to);
         const uint8_t *from = reach(pair.from), *bits = reach(pair.bits);
         int aligned = is_aligned(to) && is_aligned(from);

@@ -40,10 +40,10 @@ const ToDevice = residency.ToDevice
 // CheckSync checks the arguments of a sync. Errors: InvalidArgument.
 func CheckSync(direction, device int32) error {
 	const way, wins = residency.ToDevice | residency.ToHost, residency.HostWins | residency.DeviceWins
-	if d := residency.Direction(direction); d&way == 0 || d&^(way|wins) != 0 || d&wins == wins {
+	if d := residency.Direction(direction); d&way == 0 || d&^(way|wins|residency.PinnedCopy) != 0 || d&wins == wins {
 		return status.Errorf(status.InvalidArgument,
-			"direction is 0x%x; it has one or both of 0x%x, and beside them 0x%x or 0x%x", direction,
-			int32(way), int32(residency.HostWins), int32(residency.DeviceWins))
+			"direction is 0x%x; it has one or both of 0x%x, and beside them 0x%x or 0x%x, and 0x%x", direction,
+			int32(way), int32(residency.HostWins), int32(residency.DeviceWins), int32(residency.PinnedCopy))
 	}
 	if device < 0 {
 		return status.Errorf(status.InvalidArgument, "device %d is negative", device)

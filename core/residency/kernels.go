@@ -140,7 +140,7 @@ func (r *Residency) DeviceReadRuns(index uint32, runs []native.Run, to []byte) e
 		case both != nil:
 			list = r.readNewest(index, both, run.Offset, part, list)
 		default:
-			list = append(list, Transfer{b.address() + uintptr(run.Offset), part})
+			list = append(list, Transfer{b.address() + uintptr(run.Offset), part, false})
 		}
 	}
 	if both != nil {

@@ -202,7 +202,7 @@ func (p *Page) Move(to Placement, ready func() error) error {
 	if err != nil {
 		return err
 	}
-	if _, whole := p.instead(); both != nil && to == (Placement{}) && !p.Keeping && p.Record.Locator == 0 && !whole {
+	if _, whole := p.instead(); both != nil && to == p.copyAt(both) && !p.Keeping && p.Record.Locator == 0 && !whole {
 		return p.moveBack(both, ready)
 	}
 	f, err := p.takeToMove(to)

@@ -30,6 +30,7 @@ const exposedForGood = 2
 // pair is what is known of a page in two places; its page's lock is held by whoever looks at it.
 type pair struct {
 	frame        uint32 // record whose memory the host's copy is
+	pinned       bool   // that is pinned memory
 	shift        uint   // of a granule
 	host, device alloc.Set
 	// out: the program was given the device's address. All that was newer on the host had gone there before.
@@ -57,8 +58,8 @@ func shiftOf(size uint64) uint {
 }
 
 func newPair(frame uint32, size uint64) *pair {
-	p := &pair{frame: frame, shift: shiftOf(size)}
 	record := native.RecordAt(frame)
+	p := &pair{frame: frame, pinned: native.Class(record.LoadState()) == native.ClassDevice, shift: shiftOf(size)}
 	record.DirtyFirst, record.DirtyLast = 0, 255 // where it is small memory: anything is written there
 	return p
 }
@@ -127,7 +128,7 @@ func (r *Residency) bring(index uint32, p *pair, first, end uint64) error {
 	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
 	var list []Transfer
 	p.newer(p.device, first, end, record.Size, func(offset, length uint64) {
-		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
+		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length], p.pinned})
 	})
 	if err := r.carry(b, false, slices.Clone(list)); err != nil {
 		return err
@@ -148,7 +149,7 @@ func (r *Residency) flush(index uint32, p *pair) error {
 	b, copied := backingOf(native.SideAt(record.Side)), p.bytes(record.Size)
 	var list []Transfer
 	add := func(offset, length uint64) {
-		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length]})
+		list = append(list, Transfer{b.address() + uintptr(offset), copied[offset:][:length], p.pinned})
 	}
 	if p.exact {
 		union(p.runs, add)
@@ -231,7 +232,7 @@ func (r *Residency) readNewest(index uint32, p *pair, offset uint64, to []byte, 
 	first, end := p.granules(offset, length)
 	p.newer(p.device, first, end, record.Size, func(begin, count uint64) {
 		from, until := max(begin, offset), min(begin+count, offset+length)
-		list = append(list, Transfer{b.address() + uintptr(from), to[from-offset : until-offset]})
+		list = append(list, Transfer{b.address() + uintptr(from), to[from-offset : until-offset], false})
 	})
 	return list
 }
@@ -415,9 +416,9 @@ func (p *pair) different(a, b []byte, begin, end, step uint64) {
 
 // ---- what pages do ----
 
-// Pair moves a page of the host, which is not adopted and not in a group, to a device: there its bytes get memory, and what it
-// had becomes the host's copy, in which all is newer. No byte moves. ready is called when nothing else can fail; where it fails
-// nothing has changed.
+// Pair moves a page of the host or of pinned memory, which is not adopted and not in a group, to a device: there its bytes get
+// memory, and what it had becomes the host's copy, in which all is newer. No byte moves. ready is called when nothing else can
+// fail; where it fails nothing has changed.
 func (p *Page) Pair(to Placement, ready func() error) error {
 	f, err := p.takeToMove(to)
 	if err != nil {
@@ -435,7 +436,16 @@ func (p *Page) Pair(to Placement, ready func() error) error {
 	return nil
 }
 
-// moveBack moves a page in two places to the host: what is newer on the device comes, and the host's copy is the page's memory.
+// copyAt is where the host's copy of a page lies.
+func (r *Residency) copyAt(both *pair) Placement {
+	if !both.pinned {
+		return Placement{}
+	}
+	return r.shared.get(native.LocatorRegion(native.RecordAt(both.frame).Locator)).Placement
+}
+
+// moveBack moves a page in two places to where the host's copy lies: what is newer on the device comes, and the copy is the page's
+// memory.
 func (p *Page) moveBack(both *pair, ready func() error) error {
 	size := p.Record.Size
 	if err := p.bring(p.Index, both, 0, uint64(len(both.device))*64); err != nil {
@@ -448,7 +458,8 @@ func (p *Page) moveBack(both *pair, ready func() error) error {
 	if both.reference != 0 {
 		region.Unmap(both.reference)
 	}
-	p.become(Frame{Index: both.frame})
+	at := p.copyAt(both)
+	p.become(Frame{both.frame, Backing{device: at.Device}, at.bits()})
 	native.Redzone(p.Index, p.State, size)
 	return nil
 }

@@ -66,7 +66,7 @@ func BenchmarkNewer(b *testing.B) {
 	for b.Loop() {
 		list = list[:0]
 		p.newer(p.host, 0, end, size, func(offset, length uint64) {
-			list = append(list, Transfer{uintptr(offset), host[offset:][:length]})
+			list = append(list, Transfer{uintptr(offset), host[offset:][:length], false})
 		})
 		ranges = len(list)
 	}

@@ -21,12 +21,15 @@ const (
 	ToHost
 	HostWins
 	DeviceWins
+	// PinnedCopy: a copy that a page gets on the host is in pinned memory.
+	PinnedCopy
 )
 
 // Transfer is bytes that are to go between memory of a device and memory of the host.
 type Transfer struct {
 	Device uintptr
 	Host   []byte
+	Pinned bool // a device reaches what the host has at its address
 }
 
 // moved counts what went one way.
@@ -45,7 +48,7 @@ func (r *Residency) Moved() MovedStats {
 
 // CanPair tells whether Pair is the way of the page, which is on the host, to a device.
 func (p *Page) CanPair() bool {
-	return p.Resident() && native.Class(p.State) != native.ClassGuarded && native.Class(p.State) != native.ClassDevice
+	return p.Resident() && native.Class(p.State) != native.ClassGuarded && p.Location() != abi.LocationUnified
 }
 
 // Syncing brings locked pages on devices into step: the bytes that are newer on the host go to the device, or those that are
@@ -71,7 +74,7 @@ type numbered struct {
 // where they were. Its lock is the caller's again.
 func NewSyncing(direction Direction, device int32, told func(number int, err error)) *Syncing {
 	s := &Syncing{direction: direction, device: device, told: told}
-	s.way = oneWay{toDevice: direction&ToDevice != 0, told: s.tell}
+	s.way = oneWay{toDevice: direction&ToDevice != 0, pinned: direction&PinnedCopy != 0, told: s.tell}
 	switch {
 	case direction&HostWins != 0:
 		s.way.wins = ToDevice
@@ -124,6 +127,7 @@ func (s *Syncing) End() {
 // oneWay is pages on their way to devices, or to the host, those of one device at a time.
 type oneWay struct {
 	toDevice bool
+	pinned   bool // copies that the host gets
 	wins     Direction
 	told     func(n numbered, err error)
 	of       *Residency
@@ -147,7 +151,7 @@ func (w *oneWay) add(pages []numbered) {
 	travels := make([]travel, 0, len(pages))
 	for i, both := range pairsOf(pages) {
 		n := pages[i]
-		both, err := n.ready(both, w.toDevice, w.wins)
+		both, err := n.ready(both, w)
 		if err != nil || both == nil {
 			w.told(n, err)
 			continue
@@ -253,7 +257,7 @@ func pairsOf(pages []numbered) []*pair {
 }
 
 // ready is what is known of a page before bytes of it go one way: both, which was looked up before; nil where none can.
-func (p *Page) ready(both *pair, toDevice bool, wins Direction) (*pair, error) {
+func (p *Page) ready(both *pair, way *oneWay) (*pair, error) {
 	if err := p.Present(); err != nil {
 		return nil, err
 	}
@@ -267,16 +271,20 @@ func (p *Page) ready(both *pair, toDevice bool, wins Direction) (*pair, error) {
 		if err := p.keep(p.Index, both); err != nil {
 			return nil, err
 		}
-		return both, p.settle(p.Index, both, wins)
+		return both, p.settle(p.Index, both, way.wins)
 	}
-	if toDevice {
+	if way.toDevice {
 		return nil, nil
 	}
-	frame, err := p.memory.TakePage(p.Record.Size, p.Node(), false)
+	at := Placement{}
+	if way.pinned {
+		at = Placement{abi.LocationPinned, p.Placement().Device}
+	}
+	frame, err := p.Take(at, p.Record.Size, p.Node(), false)
 	if err != nil {
 		return nil, err
 	}
-	both = newPair(frame, p.Record.Size)
+	both = newPair(frame.Index, p.Record.Size)
 	both.device.Add(both.all(p.Record.Size))
 	both.out = p.Record.Pinned() || p.Record.Exposed == exposedForGood
 	p.pairs.put(p.Index, both)
@@ -291,7 +299,7 @@ func (t *travel) plan(toDevice bool, list []Transfer) []Transfer {
 	}
 	host, device := t.both.bytes(size), t.backing.address()
 	t.both.newer(set, 0, uint64(len(set))*64, size, func(offset, length uint64) {
-		list = append(list, Transfer{device + uintptr(offset), host[offset:][:length:length]})
+		list = append(list, Transfer{device + uintptr(offset), host[offset:][:length:length], t.both.pinned})
 		t.bytes += length
 		t.ranges++
 	})
@@ -333,7 +341,7 @@ func (p *Page) Places() ([]Copy, error) {
 	if both == nil || err != nil {
 		return list, err
 	}
-	list = append(list, Copy{Size: p.Record.Size})
+	list = append(list, Copy{Placement: p.copyAt(both), Size: p.Record.Size})
 	_, end := both.all(p.Record.Size)
 	both.newer(both.device, 0, end, p.Record.Size, func(_, length uint64) { list[0].Newer += length })
 	both.newer(both.host, 0, end, p.Record.Size, func(_, length uint64) { list[1].Newer += length })

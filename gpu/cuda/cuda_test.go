@@ -487,6 +487,10 @@ func TestForeignStreams(t *testing.T) {
 	}
 	_, err = s.device.ForeignStream(2)
 	fails(t, err, status.Unsupported, "thread")
+	for _, handle := range []uintptr{12345, 99, 1<<40 + 4} {
+		_, err = s.device.ForeignStream(handle)
+		fails(t, err, status.InvalidHandle, "is no address of a stream")
+	}
 
 	own, err := s.device.CreateStream(0)
 	require.NoError(t, err)

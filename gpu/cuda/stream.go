@@ -25,6 +25,9 @@ import (
 // legacyStream is the value that CUDA gives to the default stream beside 0.
 const legacyStream = 1
 
+// leastAddress is the first address that a system lets a process have.
+const leastAddress = 1 << 16
+
 // hold keeps an object of a registry for the length of a call.
 func (d *device) hold(in *registry, handle uintptr, format string) (*object, error) {
 	if err := d.alive(); err != nil {
@@ -97,6 +100,10 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 		return 0, nil
 	case uintptr(driver.PerThread):
 		return 0, d.refuse(status.Unsupported, "per-thread default stream cannot be used: it is another stream in each thread")
+	}
+	// A driver reads what a handle points to: one that cannot be an address would be a fault of the program.
+	if handle < leastAddress || handle%8 != 0 {
+		return 0, d.refuse(status.InvalidHandle, "stream %#x is no address of a stream", handle)
 	}
 	var context C.uintptr_t
 	if outcome := C.mmsb__cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {

@@ -13,23 +13,27 @@ import (
 
 // BenchmarkSync syncs a thousand pages of 4 KiB that are newer on the host, on a device that takes no time.
 func BenchmarkSync(b *testing.B) {
-	onDevices(&testing.T{}, sim.Options{Unchecked: true}, func(w *world) {
-		var pages []uint64
-		for range 1000 {
-			pages = append(pages, w.create(abi.LocationCPU, 0, 4096))
-		}
-		content := string(make([]byte, 4096))
-		for b.Loop() {
-			b.StopTimer()
-			for _, handle := range pages {
-				w.write(handle, 0, content)
-			}
-			b.StartTimer()
-			_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
-			require.NoError(b, err)
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(pages)), "ns/page")
-	})
+	for name, location := range map[string]int32{"host": abi.LocationCPU, "pinned": abi.LocationPinned} {
+		b.Run(name, func(b *testing.B) {
+			onDevices(&testing.T{}, sim.Options{Unchecked: true}, func(w *world) {
+				var pages []uint64
+				for range 1000 {
+					pages = append(pages, w.create(location, 0, 4096))
+				}
+				content := string(make([]byte, 4096))
+				for b.Loop() {
+					b.StopTimer()
+					for _, handle := range pages {
+						w.write(handle, 0, content)
+					}
+					b.StartTimer()
+					_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+					require.NoError(b, err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(pages)), "ns/page")
+			})
+		})
+	}
 }
 
 // BenchmarkPlan plans the way of one percent of a page, in runs of 256 bytes that lie apart.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"libmmsb/core/parallel"
 	"libmmsb/core/residency"
@@ -20,6 +21,8 @@ const (
 	tableBytes   = 256 << 10
 	payloadBytes = stagingBytes - tableBytes
 	mostSpans    = tableBytes / 32 // a kernels.Span each
+	// stepBytes are what a step has at most, and one range more, so that its pages are not locked for long.
+	stepBytes = 8 << 20
 	// spanAlignment lets kernels move 16 bytes at a time.
 	spanAlignment = 16
 	// usualThreshold is that of devices where nothing is measured: simulated ones.
@@ -29,21 +32,22 @@ const (
 // thresholds are from how many bytes on a range goes by the copy engine, by the device's UUID: measured once in a process.
 var thresholds sync.Map
 
-// step is what goes at a time through the staging memory of a lane.
+// step is what goes at a time through the staging memory of a lane, and what devices reach where it lies.
 type step struct {
 	*lane
-	spans, large []kernels.Span // what a kernel moves, and the copy engine
-	open         kernels.Span   // what may go on with the next range
-	at           int            // where the staging memory is free
-	parts        []residency.Transfer
-	size         uint64 // of the parts
+	spans, large []kernels.Span       // what a kernel moves, and the copy engine
+	open         kernels.Span         // what may go on with the next range
+	at           int                  // where the staging memory is free
+	parts        []residency.Transfer // in the staging memory
+	size         uint64               // of all that goes
 	toDevice     bool
 }
 
 // carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
-// on their way, those of another are packed or unpacked. What lies together on the device is one range. Large ranges are a batch
-// of copies, the small ones of a step one kernel. A step begins when it is full, or when the device has less than enough to do:
-// so the first bytes move at once, and small ranges come together while others move.
+// on their way, those of another are packed or unpacked. What the host has in pinned memory goes from there, or comes there. What
+// is packed together for one place is one range. Large ranges are a batch of copies, the small ones of a step one kernel. A step begins
+// when it is full, or when the device has less than enough to do: so the first bytes move at once, and small ranges come together
+// while others move.
 type carrier struct {
 	*context
 	*device
@@ -105,7 +109,7 @@ func (c *carrier) add(list []residency.Transfer) error {
 	if !slices.IsSortedFunc(list, byAddress) { // what lies together comes together
 		slices.SortFunc(list, byAddress)
 	}
-	if shares := parallel.Shares(bytesIn(list), shareBytes); shares > 1 {
+	if shares := parallel.Shares(bytesToPack(list), shareBytes); shares > 1 {
 		return c.addShares(list, shares)
 	}
 	return c.addAlone(list)
@@ -167,6 +171,16 @@ func (c *carrier) addShares(list []residency.Transfer, shares int) error {
 	return nil
 }
 
+// bytesToPack are those that processors have to copy.
+func bytesToPack(list []residency.Transfer) (bytes uint64) {
+	for i := range list {
+		if !list[i].Pinned {
+			bytes += uint64(len(list[i].Host))
+		}
+	}
+	return bytes
+}
+
 func bytesIn(list []residency.Transfer) (bytes uint64) {
 	for i := range list {
 		bytes += uint64(len(list[i].Host))
@@ -183,9 +197,10 @@ func cut(list []residency.Transfer, bytes uint64) (first, rest []residency.Trans
 		}
 		first, rest = list[:i:i], list[i:]
 		if bytes > 0 {
-			whole := list[i]
-			first = append(first, residency.Transfer{Device: whole.Device, Host: whole.Host[:bytes:bytes]})
-			rest = append([]residency.Transfer{{Device: whole.Device + uintptr(bytes), Host: whole.Host[bytes:]}}, rest[1:]...)
+			head, tail := list[i], list[i]
+			head.Host, tail.Host = head.Host[:bytes:bytes], tail.Host[bytes:]
+			tail.Device += uintptr(bytes)
+			first, rest = append(first, head), append([]residency.Transfer{tail}, rest[1:]...)
 		}
 		return first, rest
 	}
@@ -264,34 +279,39 @@ func (c *carrier) End() error {
 
 // pack takes the first of the ranges into the step, and returns those for which it has no space.
 func (s *step) pack(list []residency.Transfer, threshold uint64) (rest []residency.Transfer) {
-	staging, open, at := s.bytes(), s.open, s.at
-	for len(list) > 0 && len(s.spans)+1 < mostSpans {
+	for len(list) > 0 && len(s.spans)+1 < mostSpans && s.size < stepBytes {
 		next := &list[0]
-		count := min(len(next.Host), payloadBytes-at)
+		if next.Pinned { // by itself: what follows it may be another block of the driver's
+			host := driver.Address(uintptr(unsafe.Pointer(unsafe.SliceData(next.Host))))
+			to, from := s.way(host, driver.Address(next.Device))
+			s.plan(kernels.Span{To: to, From: from, Bytes: uint64(len(next.Host))}, threshold)
+			s.size += uint64(len(next.Host))
+			list = list[1:]
+			continue
+		}
+		count := min(len(next.Host), payloadBytes-s.at)
 		if count < len(next.Host) && uint64(len(next.Host)) < threshold || count == 0 {
 			break // it goes as a whole in the next step
 		}
-		device, host := driver.Address(next.Device), s.staging+driver.Address(at)
 		if s.toDevice {
-			copy(staging[at:], next.Host[:count])
+			copy(s.bytes()[s.at:], next.Host[:count])
 		}
-		s.parts = append(s.parts, residency.Transfer{Device: uintptr(at), Host: next.Host[:count]})
+		s.parts = append(s.parts, residency.Transfer{Device: uintptr(s.at), Host: next.Host[:count]})
 		s.size += uint64(count)
-		to, from := s.way(host, device)
-		if open.To+driver.Address(open.Bytes) == to && open.From+driver.Address(open.Bytes) == from {
-			open.Bytes += uint64(count)
+		to, from := s.way(s.staging+driver.Address(s.at), driver.Address(next.Device))
+		if s.open.To+driver.Address(s.open.Bytes) == to && s.open.From+driver.Address(s.open.Bytes) == from {
+			s.open.Bytes += uint64(count)
 		} else {
-			s.plan(open, threshold)
-			open = kernels.Span{To: to, From: from, Bytes: uint64(count)}
+			s.plan(s.open, threshold)
+			s.open = kernels.Span{To: to, From: from, Bytes: uint64(count)}
 		}
-		at = (at + count + spanAlignment - 1) &^ (spanAlignment - 1)
+		s.at = (s.at + count + spanAlignment - 1) &^ (spanAlignment - 1)
 		if count == len(next.Host) {
 			list = list[1:]
 			continue
 		}
-		*next = residency.Transfer{Device: next.Device + uintptr(count), Host: next.Host[count:]}
+		next.Device, next.Host = next.Device+uintptr(count), next.Host[count:]
 	}
-	s.open, s.at = open, at
 	return list
 }
 
@@ -333,7 +353,7 @@ func (s *step) begin(d *device, threshold uint64) error {
 	if len(s.spans) == 0 {
 		return nil
 	}
-	launch, err := d.kernels.CopyMany(s.staging+payloadBytes, s.spans) // which completes the spans
+	launch, err := d.kernels.CarryMany(s.staging+payloadBytes, s.spans) // which completes the spans
 	if err != nil {
 		return err
 	}

@@ -889,6 +889,7 @@ func copiesMany(s *subject) {
 	from, to := s.memory(s.device, driver.Plain, size*count), s.memory(s.device, driver.Plain, size*count)
 	content := noise(size*count, 1)
 	s.put(s.device, s.stream, from, content)
+	s.NoError(s.device.Fill(s.stream, to, 0, size*count), "compute-sanitizer does not see what a batch of copies writes")
 	var copies []driver.Copy
 	var model []byte
 	for i := range count {
