@@ -22,7 +22,7 @@ const (
 	syncBytes = 16 << 20
 	// A group is what is locked and planned while those before it move; nothing moves before the first, which is smaller.
 	groupPages = 64
-	groupBytes = 256 << 10
+	groupBytes = 1 << 20
 	firstPages = 16
 	// A processor gets so many bytes at least: what two of them share in less time than it takes to wake one is no gain.
 	shareBytes = 1 << 20

@@ -37,7 +37,7 @@ func (r *Residency) await(b Backing, write bool) error {
 	if !b.onDevice() {
 		return nil
 	}
-	return r.devices.Await(b.memory(), write)
+	return r.devices.Await(write, b.memory())
 }
 
 func (b Backing) empty() bool      { return b.length == 0 }

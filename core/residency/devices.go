@@ -28,9 +28,9 @@ type Devices interface {
 	Adopt(device int32, address uintptr, bytes uint64, stream uintptr) (DeviceMemory, error)
 	// Holder is the device that has memory of an address. Errors: InvalidArgument (none has), those of the devices.
 	Holder(address uintptr) (device int32, err error)
-	// Await returns when the device has done what the program's uses of the memory have queued: what writes it, and before it is
+	// Await returns when a device has done what the program's uses of memory of it have queued: what writes it, and before it is
 	// written, what reads it. Nobody waits for uses that go on.
-	Await(memory DeviceMemory, write bool) error
+	Await(write bool, memory ...DeviceMemory) error
 	// AllocateHost takes zeroed memory of LocationPinned or LocationUnified, which the host reaches at its address.
 	AllocateHost(location, device int32, bytes uint64) (uintptr, error)
 	// FreeHost gives it back, when the device has done what uses of its block have queued; block 0 is none.

@@ -136,6 +136,7 @@ type oneWay struct {
 	given    uint64  // bytes that it has got
 	going    []travel
 	list     []Transfer
+	memory   []DeviceMemory
 }
 
 // travel is what of a page moves.
@@ -180,11 +181,13 @@ func (w *oneWay) carry(travels []travel) {
 		w.of, w.device = first.Residency, first.backing.device
 	}
 	w.list = w.list[:0]
-	begin := len(w.going)
+	begin, awaited := len(w.going), w.await(travels)
 	for _, t := range travels {
-		if err := t.await(t.backing, w.toDevice); err != nil {
-			w.told(t.numbered, err)
-			continue
+		if !awaited {
+			if err := t.await(t.backing, w.toDevice); err != nil {
+				w.told(t.numbered, err)
+				continue
+			}
 		}
 		w.list = t.plan(w.toDevice, w.list)
 		w.given += t.bytes
@@ -200,6 +203,15 @@ func (w *oneWay) carry(travels []travel) {
 		}
 	}
 	w.arrive()
+}
+
+// await returns when the program's uses of all of the pages are done. Where it says that they are not, each is asked by itself.
+func (w *oneWay) await(travels []travel) (done bool) {
+	w.memory = w.memory[:0]
+	for _, t := range travels {
+		w.memory = append(w.memory, t.backing.memory())
+	}
+	return w.of.devices.Await(w.toDevice, w.memory...) == nil
 }
 
 // load gives the list to the carrier.

@@ -106,9 +106,9 @@ func Difference(s *runtime.Stream, found, a, b driver.Address, bytes uint64) err
 // CopyMany queues many copies as one kernel, whose targets are apart from each other and from all sources. It orders spans.
 // Errors: InvalidState (the stream captures), OutOfMemory, Limit, those of Launch.
 func CopyMany(s *runtime.Stream, spans []kernels.Span) error {
-	slices.SortFunc(spans, func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) })
-	if _, err := kernels.Prepare(spans); err != nil {
-		return err
+	byTarget := func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) }
+	if !slices.IsSortedFunc(spans, byTarget) {
+		slices.SortFunc(spans, byTarget)
 	}
 	return withTable(s, spans, func(set *kernels.Set, table driver.Address) (driver.Launch, error) {
 		return set.CopyMany(table, spans)
@@ -118,9 +118,6 @@ func CopyMany(s *runtime.Stream, spans []kernels.Span) error {
 // Propagate queues many propagations as one kernel, whose targets are apart from each other and from all sources. Errors: as
 // CopyMany.
 func Propagate(s *runtime.Stream, pairs []kernels.Pair) error {
-	if _, err := kernels.PreparePairs(pairs); err != nil {
-		return err
-	}
 	return withTable(s, pairs, func(set *kernels.Set, table driver.Address) (driver.Launch, error) {
 		return set.Propagate(table, pairs)
 	})
@@ -142,8 +139,13 @@ func withTable[T any](s *runtime.Stream, rows []T, of func(set *kernels.Set, tab
 		if err != nil {
 			return err
 		}
-		copy(unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(nil), uintptr(pinned))), len(rows)), rows)
-		err = k.launch(s, pinned, bytes, of)
+		err = k.launch(s, pinned, bytes, func(set *kernels.Set, table driver.Address) (driver.Launch, error) {
+			launch, err := of(set, table) // which completes the rows
+			if err == nil {
+				copy(unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(nil), uintptr(pinned))), len(rows)), rows)
+			}
+			return launch, err
+		})
 		if keepErr := k.keep(s, pinned); err == nil {
 			err = keepErr
 		}

@@ -364,15 +364,20 @@ func (c *context) Holder(address uintptr) (int32, error) {
 }
 
 // Await is residency.Devices'.
-func (c *context) Await(memory residency.DeviceMemory, write bool) error {
+func (c *context) Await(write bool, memory ...residency.DeviceMemory) error {
 	access := gpu.Read
 	if write {
 		access = gpu.ReadWrite
 	}
-	err := gpu.Await(memory.Block, access)
+	var few [64]uint64
+	handles := few[:0]
+	for _, one := range memory {
+		handles = append(handles, one.Block)
+	}
+	err := gpu.Await(access, handles...)
 	if status.CodeOf(err) == status.DeviceLost {
-		if d, found := c.device(memory.Device); found == nil {
-			return c.met(memory.Device, d, err)
+		if d, found := c.device(memory[0].Device); found == nil {
+			return c.met(memory[0].Device, d, err)
 		}
 	}
 	return err
@@ -396,7 +401,7 @@ func (c *context) AllocateHost(location, ordinal int32, bytes uint64) (uintptr, 
 func (c *context) FreeHost(location int32, memory residency.DeviceMemory) {
 	d, err := c.device(memory.Device)
 	if err == nil && memory.Block != 0 {
-		awaited := c.Await(memory, true)
+		awaited := c.Await(true, memory)
 		if awaited = cmp.Or(awaited, gpu.FreeOwned(memory.Block)); status.CodeOf(awaited) != status.StaleHandle {
 			err = awaited
 		}
@@ -422,12 +427,12 @@ func (c *context) WrapHost(ordinal int32, address uintptr, bytes uint64) (block 
 // AwaitHost is residency.Devices'. A device that is lost changes nothing any more: where all that wrote is done, the bytes are
 // whole.
 func (c *context) AwaitHost(location int32, memory residency.DeviceMemory) error {
-	err := c.Await(memory, true)
+	err := c.Await(true, memory)
 	switch status.CodeOf(err) {
 	case status.StaleHandle: // its runtime has ended, behind all work
 		return nil
 	case status.DeviceLost:
-		return c.Await(memory, false)
+		return c.Await(false, memory)
 	}
 	if err != nil || location != abi.LocationUnified {
 		return err

@@ -37,7 +37,7 @@ func TestUsesFromTwoRuntimesAreInOrder(t *testing.T) {
 					block, address, err := w.allocate(0, 512)
 					require.NoError(t, err)
 					w.driver.Finish()
-					require.NoError(t, Await(block, ReadWrite))
+					require.NoError(t, Await(ReadWrite, block))
 					require.NoError(t, w.use(first, block, address, 512, before))
 					waits := func() uint64 { return w.runtime.Usage().Waits + other.Usage().Waits }
 					was, want := waits(), uint64(1)
@@ -84,7 +84,7 @@ func TestRandomUsesFromTwoRuntimes(t *testing.T) {
 				require.NoError(t, err)
 				list = append(list[:at], list[at+1:]...)
 			case what < 6:
-				require.NoError(t, Await(list[random.IntN(len(list))].handle, access))
+				require.NoError(t, Await(access, list[random.IntN(len(list))].handle))
 			case what < 7:
 				at := list[random.IntN(len(list))]
 				_, _, err := BeginUse(w.streams[2], Use{Block: at.handle, Access: access}) // ends with its runtime
@@ -236,7 +236,7 @@ func TestThreadsUseABlockFromManyRuntimes(t *testing.T) {
 				if err != nil && status.CodeOf(err) != status.Busy {
 					t.Error(err)
 				}
-				if err := Await(block, ReadWrite); err != nil {
+				if err := Await(ReadWrite, block); err != nil {
 					t.Error(err)
 				}
 				if _, err := other.Close(); err != nil {

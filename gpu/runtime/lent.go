@@ -79,7 +79,7 @@ func Lend(handle uint64, native uintptr, access Access) (number uint64, info Blo
 	defer r.leave()
 	place = r.place()
 	if place != OnDevice {
-		if err = Await(handle, access); err != nil {
+		if err = Await(access, handle); err != nil {
 			return 0, info, 0, err
 		}
 	}

@@ -77,34 +77,45 @@ func Share(handle uint64) error {
 	return nil
 }
 
-// Await blocks until the device has done what ended uses of a block have queued: what writes it, and for one who will write, what
-// reads it. Errors: InvalidHandle, StaleHandle, InvalidState (the block sleeps, or a stream captures such work), Device,
+// Await blocks until the device has done what ended uses of blocks have queued: what writes them, and for one who will write, what
+// reads them. Errors: InvalidHandle, StaleHandle, InvalidState (a block sleeps, or a stream captures such work), Device,
 // DeviceLost.
-func Await(handle uint64, access Access) error {
-	b, err := allBlocks.locked(handle)
-	if err != nil {
-		return err
-	}
-	r := b.stream.runtime
-	if err = r.enter(); err != nil {
-		b.mutex.Unlock()
-		return err
-	}
-	defer r.leave()
-	if err = r.pool.usable(b); err != nil {
+func Await(access Access, handles ...uint64) error {
+	var in *Runtime // entered once for all of its blocks
+	defer func() {
+		if in != nil {
+			in.leave()
+		}
+	}()
+	for _, handle := range handles {
+		b, err := allBlocks.locked(handle)
+		if err != nil {
+			return err
+		}
+		if r := b.stream.runtime; r != in {
+			if err = r.enter(); err != nil {
+				b.mutex.Unlock()
+				return err
+			}
+			if in != nil {
+				in.leave()
+			}
+			in = r
+		}
+		err = in.pool.usable(b)
+		var few [4]point
+		points := append(few[:0], b.write)
+		if access&Write != 0 {
+			points = append(points, b.reads...)
+		}
 		b.used()
 		b.mutex.Unlock()
-		return err
-	}
-	var few [4]point
-	points := append(few[:0], b.write)
-	if access&Write != 0 {
-		points = append(points, b.reads...)
-	}
-	b.used()
-	b.mutex.Unlock()
-	for _, p := range points {
-		if err := p.await(r); err != nil {
+		for _, p := range points {
+			if err == nil {
+				err = p.await(in)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
