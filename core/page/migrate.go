@@ -102,8 +102,8 @@ func moveTogether(pages []uint64, location, device int32, long bool) (first []mo
 			break
 		}
 		first = append(first, move{})
-		p, ok := tryLock(page)
-		if !ok {
+		p := new(Page)
+		if !p.tryLock(page) {
 			continue
 		}
 		wanted, err := p.destination(location, device)

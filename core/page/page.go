@@ -38,12 +38,12 @@ func (p *Page) markMoving() {
 	p.Record.StoreState(p.State | native.OwnerLibrary)
 }
 
-// tryLock locks a page that nobody works on.
-func tryLock(page uint64) (p *Page, ok bool) {
-	if !native.TryLockPage(page) {
-		return nil, false
+// tryLock locks a page that nobody works on, which p becomes.
+func (p *Page) tryLock(page uint64) (ok bool) {
+	if ok = native.TryLockPage(page); ok {
+		p.at(contextOf(native.Index(page)), native.Index(page))
 	}
-	return pageAt(contextOf(native.Index(page)), native.Index(page)), true
+	return ok
 }
 
 func locked(page uint64, code int32) (*Page, error) {
@@ -55,9 +55,16 @@ func locked(page uint64, code int32) (*Page, error) {
 
 // pageAt is the page of a record, which is locked, or that nobody sees yet.
 func pageAt(c *Context, index uint32) *Page {
+	p := new(Page)
+	p.at(c, index)
+	return p
+}
+
+// at makes p what pageAt is.
+func (p *Page) at(c *Context, index uint32) {
 	record := native.RecordAt(index)
 	state := record.LoadState() &^ native.OwnerMask
-	return &Page{
+	*p = Page{
 		Page:    residency.Page{Residency: c.residency, Index: index, Record: record, State: state},
 		context: c,
 		handle:  native.Handle(native.KindPage, native.Generation(state), index),

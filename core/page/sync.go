@@ -20,10 +20,12 @@ const (
 	// A share of a sync has locked at most so many pages, or bytes if that is less, and one group more.
 	syncPages = 1024
 	syncBytes = 16 << 20
-	// A group is what is locked and planned while those before it move; nothing moves before the first, which is smaller.
-	groupPages = 64
-	groupBytes = 1 << 20
+	// A group is what is locked and planned while those before it move. Nothing moves before the first, which is small; each next
+	// one is twice as large, up to what costs less to plan than to move by itself.
 	firstPages = 16
+	firstBytes = 128 << 10
+	groupPages = 256
+	groupBytes = 1 << 20
 	// A processor gets so many bytes at least: what two of them share in less time than it takes to wake one is no gain.
 	shareBytes = 1 << 20
 )
@@ -220,6 +222,7 @@ func (s *syncing) toDevice(i int) error {
 // group after another, and unlocked when their bytes have moved.
 func (s *syncing) batch(waiting []int) (left []int) {
 	locked, at := make([]*Page, 0, len(waiting)), make([]int, 0, len(waiting)) // at: in pages
+	var free []*Page                                                           // structs of pages that were told
 	held, heldBytes := 0, uint64(0)
 	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
 		if err != nil {
@@ -230,8 +233,10 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		held--
 		heldBytes -= locked[n].Record.Size
 		locked[n].unlock()
+		free = append(free, locked[n])
 	})
-	group, most, bytes := make([]*residency.Page, 0, groupPages), firstPages, uint64(0)
+	group, pages, bytes := make([]*residency.Page, 0, groupPages), firstPages, uint64(firstBytes)
+	size := uint64(0) // of the group
 	for n, i := range waiting {
 		if s.cancelled() {
 			s.cancel(i)
@@ -241,7 +246,14 @@ func (s *syncing) batch(waiting []int) (left []int) {
 			left = append(left, waiting[n:]...)
 			break
 		}
-		p, ok := tryLock(s.pages[i])
+		if len(free) == 0 {
+			some := make([]Page, min(groupPages, len(waiting)-n))
+			for k := range some {
+				free = append(free, &some[k])
+			}
+		}
+		p := free[len(free)-1]
+		ok := p.tryLock(s.pages[i])
 		if !ok && held == 0 { // who has no lock may wait for one
 			var err error
 			if p, err = lockUnlessMoving(s.pages[i]); err != nil {
@@ -259,10 +271,14 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		}
 		held++
 		heldBytes += p.Record.Size
+		if p == free[len(free)-1] {
+			free = free[:len(free)-1]
+		}
 		locked, at, group = append(locked, p), append(at, i), append(group, &p.Page)
-		if bytes += p.Record.Size; len(group) == most || bytes >= groupBytes {
+		if size += p.Record.Size; len(group) == pages || size >= bytes {
 			moves.Add(group)
-			group, most, bytes = group[:0], groupPages, 0
+			group, size = group[:0], 0
+			pages, bytes = min(2*pages, groupPages), min(2*bytes, groupBytes)
 		}
 	}
 	moves.Add(group)

@@ -61,6 +61,7 @@ type Syncing struct {
 	told      func(number int, err error)
 	count     int
 	way       oneWay
+	onDevice  []numbered // of a group
 	back      []numbered // have gone to the device, and come to the host next
 }
 
@@ -97,13 +98,14 @@ func (s *Syncing) tell(n numbered, err error) {
 
 // Add begins to move what is newer of a group of pages, which stay locked until they are told.
 func (s *Syncing) Add(pages []*Page) {
-	onDevice, managed := make([]numbered, 0, len(pages)), []numbered(nil)
+	var managed []numbered
+	s.onDevice = s.onDevice[:0]
 	for _, p := range pages {
 		n := numbered{p, s.count}
 		s.count++
 		switch {
 		case native.OnDevice(p.State):
-			onDevice = append(onDevice, n)
+			s.onDevice = append(s.onDevice, n)
 		case p.Location() == abi.LocationUnified && !s.bothWays():
 			managed = append(managed, n)
 		default:
@@ -111,7 +113,7 @@ func (s *Syncing) Add(pages []*Page) {
 		}
 	}
 	prefetch(managed, s.way.toDevice, s.device, s.told)
-	s.way.add(onDevice)
+	s.way.add(s.onDevice)
 }
 
 // End returns when all pages are told.
@@ -135,8 +137,10 @@ type oneWay struct {
 	carrier  Carrier // nil = nothing moves
 	given    uint64  // bytes that it has got
 	going    []travel
-	list     []Transfer
-	memory   []DeviceMemory
+	// Of a group; their memory serves the next one.
+	travels []travel
+	list    []Transfer
+	memory  []DeviceMemory
 }
 
 // travel is what of a page moves.
@@ -149,7 +153,7 @@ type travel struct {
 }
 
 func (w *oneWay) add(pages []numbered) {
-	travels := make([]travel, 0, len(pages))
+	travels := w.travels[:0]
 	for i, both := range pairsOf(pages) {
 		n := pages[i]
 		both, err := n.ready(both, w)
@@ -159,10 +163,14 @@ func (w *oneWay) add(pages []numbered) {
 		}
 		travels = append(travels, travel{numbered: n, both: both, backing: n.backing()})
 	}
-	slices.SortFunc(travels, func(a, b travel) int {
+	byPlace := func(a, b travel) int {
 		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.backing.device, b.backing.device),
 			cmp.Compare(a.backing.at, b.backing.at))
-	})
+	}
+	if !slices.IsSortedFunc(travels, byPlace) {
+		slices.SortFunc(travels, byPlace)
+	}
+	w.travels = travels
 	for len(travels) > 0 {
 		first, count := travels[0], 1
 		for count < len(travels) && travels[count].Residency == first.Residency &&

@@ -17,7 +17,7 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			onDevices(&testing.T{}, sim.Options{Unchecked: true}, func(w *world) {
 				var pages []uint64
-				for range 1000 {
+				for range 16384 {
 					pages = append(pages, w.create(location, 0, 4096))
 				}
 				content := string(make([]byte, 4096))
