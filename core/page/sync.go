@@ -223,6 +223,7 @@ func (s *syncing) toDevice(i int) error {
 func (s *syncing) batch(waiting []int) (left []int) {
 	locked, at := make([]*Page, 0, len(waiting)), make([]int, 0, len(waiting)) // at: in pages
 	var free []*Page                                                           // structs of pages that were told
+	places := make([]uintptr, 0, groupPages)
 	held, heldBytes := 0, uint64(0)
 	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
 		if err != nil {
@@ -245,6 +246,13 @@ func (s *syncing) batch(waiting []int) (left []int) {
 		if held == syncPages || heldBytes >= syncBytes {
 			left = append(left, waiting[n:]...)
 			break
+		}
+		if len(group) == 0 {
+			places = places[:0]
+			for _, next := range waiting[n:min(n+pages, len(waiting))] {
+				places = append(places, native.PlaceOf(native.RecordAt(native.Index(s.pages[next]))))
+			}
+			native.PrefetchToWrite(places)
 		}
 		if len(free) == 0 {
 			some := make([]Page, min(groupPages, len(waiting)-n))

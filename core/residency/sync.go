@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"unsafe"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/status"
@@ -141,6 +142,7 @@ type oneWay struct {
 	travels []travel
 	list    []Transfer
 	memory  []DeviceMemory
+	places  []uintptr
 }
 
 // travel is what of a page moves.
@@ -154,7 +156,9 @@ type travel struct {
 
 func (w *oneWay) add(pages []numbered) {
 	travels := w.travels[:0]
-	for i, both := range pairsOf(pages) {
+	pairs := pairsOf(pages)
+	w.prefetch(pairs)
+	for i, both := range pairs {
 		n := pages[i]
 		both, err := n.ready(both, w)
 		if err != nil || both == nil {
@@ -180,6 +184,24 @@ func (w *oneWay) add(pages []numbered) {
 		w.carry(travels[:count])
 		travels = travels[count:]
 	}
+}
+
+// prefetch asks for what is known of pages before it is looked at, and changed.
+func (w *oneWay) prefetch(pairs []*pair) {
+	w.places = w.places[:0]
+	for _, both := range pairs {
+		if both != nil {
+			w.places = append(w.places, native.PlaceOf(both), native.PlaceOf(&both.out), native.PlaceOf(&both.reference))
+		}
+	}
+	native.PrefetchToWrite(w.places)
+	w.places = w.places[:0]
+	for _, both := range pairs {
+		if both != nil {
+			w.places = append(w.places, native.PlaceOf(unsafe.SliceData(both.host)), native.PlaceOf(unsafe.SliceData(both.device)))
+		}
+	}
+	native.PrefetchToWrite(w.places)
 }
 
 // carry begins to move what is newer of pages on one device.

@@ -90,6 +90,7 @@ type lane struct {
 	*gpu.Stream
 	handle  uint64
 	staging driver.Address
+	lists
 }
 
 // bytes are the staging memory.

@@ -35,12 +35,16 @@ var thresholds sync.Map
 // step is what goes at a time through the staging memory of a lane, and what devices reach where it lies.
 type step struct {
 	*lane
+	open     kernels.Span // what may go on with the next range
+	at       int          // where the staging memory is free
+	size     uint64       // of all that goes
+	toDevice bool
+}
+
+// lists are those of a step, which the lane keeps for the next one.
+type lists struct {
 	spans, large []kernels.Span       // what a kernel moves, and the copy engine
-	open         kernels.Span         // what may go on with the next range
-	at           int                  // where the staging memory is free
 	parts        []residency.Transfer // in the staging memory
-	size         uint64               // of all that goes
-	toDevice     bool
 }
 
 // carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
@@ -272,6 +276,8 @@ func (c *carrier) finish() error {
 func (c *carrier) End() error {
 	c.err = c.finish()
 	for _, l := range c.taken {
+		clear(l.parts) // of a step that failed
+		l.lists = lists{l.spans[:0], l.large[:0], l.parts[:0]}
 		c.giveBack(l)
 	}
 	return c.met(c.ordinal, c.device, c.err)
@@ -377,7 +383,9 @@ func (s *step) end() error {
 }
 
 func (s *step) clear() {
-	*s = step{lane: s.lane, spans: s.spans[:0], large: s.large[:0], parts: s.parts[:0], toDevice: s.toDevice}
+	clear(s.parts)
+	s.lists = lists{s.spans[:0], s.large[:0], s.parts[:0]}
+	*s = step{lane: s.lane, toDevice: s.toDevice}
 }
 
 // threshold is from how many bytes on a range of the device goes by the copy engine: all, where there are no kernels.
