@@ -105,6 +105,13 @@ int mmsb__page_try_lock_library(uint64_t page) {
            __atomic_compare_exchange_n(&record->state, &seen, seen | MMSB__OWNER_LIBRARY, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
+void mmsb__pages_try_lock_library(const uint64_t *pages, size_t count, uint8_t *locked) {
+    for (size_t i = 0; i < count; i++)
+        __builtin_prefetch(mmsb__record_of(pages[i]), 1);
+    for (size_t i = 0; i < count; i++)
+        locked[i] = (uint8_t)mmsb__page_try_lock_library(pages[i]);
+}
+
 uint64_t mmsb__record_lock_library(uint32_t index) {
     mmsb__record_t *record = mmsb__record_at(index);
     uint32_t round = 0;
@@ -135,6 +142,11 @@ int mmsb__record_lock_page(uint32_t index, uint64_t *state) {
 
 void mmsb__record_unlock(uint32_t index, uint64_t state) {
     mmsb__page_unlock(mmsb__record_at(index), state);
+}
+
+void mmsb__records_unlock_all(const uint32_t *indices, const uint64_t *states, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        mmsb__record_unlock(indices[i], states[i]);
 }
 
 /* -------------------------------------------------------------------------------------------------- many pages ---- */

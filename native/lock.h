@@ -31,12 +31,14 @@ mmsb_status_t mmsb__page_lock_library(uint64_t page);
 mmsb_status_t mmsb__page_lock_library_unless_moving(uint64_t page);
 /* 1 if nobody works on the page, which is locked then. */
 int mmsb__page_try_lock_library(uint64_t page);
+void mmsb__pages_try_lock_library(const uint64_t *pages, size_t count, uint8_t *locked); /* many; which of them it has locked */
 /* mmsb__page_lock_library by index, of a record that cannot become free meanwhile (live or ended). Returns its unlocked state. */
 uint64_t mmsb__record_lock_library(uint32_t index);
 /* Locks the page that lives on a record; 0 = there is none, or it ended meanwhile. Never locks a free record: the owner of its
  * handle begins a page there by a plain store. */
 int mmsb__record_lock_page(uint32_t index, uint64_t *state);
 void mmsb__record_unlock(uint32_t index, uint64_t state);
+void mmsb__records_unlock_all(const uint32_t *indices, const uint64_t *states, size_t count);
 
 /* 1 where length bytes at offset lie within size. */
 static inline int mmsb__page_within(uint64_t offset, uint64_t length, uint64_t size) {

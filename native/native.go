@@ -37,6 +37,9 @@ extern void mmsb__native_install(void);
 #cgo nocallback mmsb__page_lock_library_unless_moving
 #cgo noescape mmsb__page_try_lock_library
 #cgo nocallback mmsb__page_try_lock_library
+#cgo noescape mmsb__pages_try_lock_library
+#cgo nocallback mmsb__pages_try_lock_library
+#cgo noescape mmsb__records_unlock_all
 #cgo noescape mmsb__disk_read_all
 #cgo nocallback mmsb__disk_read_all
 #cgo noescape mmsb__disk_write_all
@@ -140,6 +143,18 @@ func LockPageUnlessMoving(page uint64) int32 {
 
 // TryLockPage locks a page that nobody works on.
 func TryLockPage(page uint64) bool { return C.mmsb__page_try_lock_library(C.uint64_t(page)) != 0 }
+
+// TryLockPages is TryLockPage of many; locked says for each whether it is.
+func TryLockPages(pages []uint64, locked []bool) {
+	C.mmsb__pages_try_lock_library((*C.uint64_t)(unsafe.SliceData(pages)), C.size_t(len(pages)),
+		(*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(locked))))
+}
+
+// UnlockAll is UnlockRecord of many.
+func UnlockAll(indices []uint32, states []uint64) {
+	C.mmsb__records_unlock_all((*C.uint32_t)(unsafe.SliceData(indices)), (*C.uint64_t)(unsafe.SliceData(states)),
+		C.size_t(len(indices)))
+}
 
 // UnlockRecord gives the record a state without owner; a page that was resident for the call only, and is not pinned, is evicted.
 func UnlockRecord(index uint32, state uint64) {

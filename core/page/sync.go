@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -221,77 +222,134 @@ func (s *syncing) toDevice(i int) error {
 // batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a
 // group after another, and unlocked when their bytes have moved.
 func (s *syncing) batch(waiting []int) (left []int) {
-	locked, at := make([]*Page, 0, len(waiting)), make([]int, 0, len(waiting)) // at: in pages
-	var free []*Page                                                           // structs of pages that were told
-	places := make([]uintptr, 0, groupPages)
-	held, heldBytes := 0, uint64(0)
+	h := new(holding)
 	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
 		if err != nil {
-			s.failed(at[n], err)
+			s.failed(h.at[n], err)
 		} else {
-			s.ended(at[n], status.OK)
+			s.ended(h.at[n], status.OK)
 		}
-		held--
-		heldBytes -= locked[n].Record.Size
-		locked[n].unlock()
-		free = append(free, locked[n])
+		h.told(n)
 	})
-	group, pages, bytes := make([]*residency.Page, 0, groupPages), firstPages, uint64(firstBytes)
-	size := uint64(0) // of the group
-	for n, i := range waiting {
+	most, bytes := firstPages, uint64(firstBytes)
+	for len(waiting) > 0 {
 		if s.cancelled() {
-			s.cancel(i)
-			continue
-		}
-		if held == syncPages || heldBytes >= syncBytes {
-			left = append(left, waiting[n:]...)
+			for _, i := range waiting {
+				s.cancel(i)
+			}
 			break
 		}
-		if len(group) == 0 {
-			places = places[:0]
-			for _, next := range waiting[n:min(n+pages, len(waiting))] {
-				places = append(places, native.PlaceOf(native.RecordAt(native.Index(s.pages[next]))))
+		if h.count >= syncPages || h.bytes >= syncBytes {
+			left = append(left, waiting...)
+			break
+		}
+		some := s.next(waiting, most, bytes)
+		waiting = waiting[len(some):]
+		if !h.tryLock(s.pages, some) && h.count == 0 { // who has no lock may wait for one
+			if err := h.lock(s.pages, some[0]); err != nil {
+				s.failed(some[0], err)
 			}
-			native.PrefetchToWrite(places)
+			h.busy = some[1:]
 		}
-		if len(free) == 0 {
-			some := make([]Page, min(groupPages, len(waiting)-n))
-			for k := range some {
-				free = append(free, &some[k])
-			}
-		}
-		p := free[len(free)-1]
-		ok := p.tryLock(s.pages[i])
-		if !ok && held == 0 { // who has no lock may wait for one
-			var err error
-			if p, err = lockUnlessMoving(s.pages[i]); err != nil {
-				s.failed(i, err)
-				continue
-			}
-			ok = true
-		}
-		if !ok {
-			left = append(left, i)
-			continue
-		}
+		left = append(left, h.busy...)
 		if s.work != nil {
-			p.markMoving()
+			for _, p := range h.locked[len(h.locked)-len(h.group):] {
+				p.markMoving()
+			}
 		}
-		held++
-		heldBytes += p.Record.Size
-		if p == free[len(free)-1] {
-			free = free[:len(free)-1]
-		}
-		locked, at, group = append(locked, p), append(at, i), append(group, &p.Page)
-		if size += p.Record.Size; len(group) == pages || size >= bytes {
-			moves.Add(group)
-			group, size = group[:0], 0
-			pages, bytes = min(2*pages, groupPages), min(2*bytes, groupBytes)
+		moves.Add(h.group)
+		h.unlock()
+		most, bytes = min(2*most, groupPages), min(2*bytes, groupBytes)
+	}
+	moves.End()
+	h.unlock()
+	return left
+}
+
+// next is the next group of pages that wait.
+func (s *syncing) next(waiting []int, most int, bytes uint64) []int {
+	waiting = waiting[:min(most, len(waiting))]
+	size := uint64(0)
+	for n, i := range waiting {
+		if size += native.RecordAt(native.Index(s.pages[i])).LoadSize(); size >= bytes {
+			return waiting[:n+1]
 		}
 	}
-	moves.Add(group)
-	moves.End()
-	return left
+	return waiting
+}
+
+// holding is the pages that a batch has locked.
+type holding struct {
+	locked []*Page // by number, in the order in which they came
+	at     []int   // likewise: in the list of the sync
+	count  int     // of those that were not told
+	bytes  uint64
+	group  []*residency.Page // the last ones
+	busy   []int             // what others work on, of those that were to be the group
+	free   []*Page           // of pages that were told
+	// What was told is unlocked together.
+	indices []uint32
+	states  []uint64
+	handles []uint64
+	got     []bool
+}
+
+// tryLock locks those of some pages that nobody works on, which are the group, and says whether there is one.
+func (h *holding) tryLock(pages []uint64, some []int) bool {
+	h.handles, h.group, h.busy = h.handles[:0], h.group[:0], nil
+	for _, i := range some {
+		h.handles = append(h.handles, pages[i])
+	}
+	h.got = slices.Grow(h.got[:0], len(some))[:len(some)]
+	native.TryLockPages(h.handles, h.got)
+	for n, i := range some {
+		if !h.got[n] {
+			h.busy = append(h.busy, i)
+			continue
+		}
+		if len(h.free) == 0 {
+			made := make([]Page, len(some)-n)
+			for k := range made {
+				h.free = append(h.free, &made[k])
+			}
+		}
+		p := h.free[len(h.free)-1]
+		h.free = h.free[:len(h.free)-1]
+		index := native.Index(pages[i])
+		p.at(contextOf(index), index)
+		h.add(p, i)
+	}
+	return len(h.group) > 0
+}
+
+// lock waits for a page, which is the group.
+func (h *holding) lock(pages []uint64, i int) error {
+	p, err := lockUnlessMoving(pages[i])
+	if err == nil {
+		h.add(p, i)
+	}
+	return err
+}
+
+func (h *holding) add(p *Page, i int) {
+	h.count++
+	h.bytes += p.Record.Size
+	h.locked, h.at, h.group = append(h.locked, p), append(h.at, i), append(h.group, &p.Page)
+}
+
+// told lets go of a page.
+func (h *holding) told(n int) {
+	p := h.locked[n]
+	h.count--
+	h.bytes -= p.Record.Size
+	h.indices, h.states = append(h.indices, p.Index), append(h.states, p.State&^native.Moving)
+	h.free = append(h.free, p)
+}
+
+// unlock unlocks what was told.
+func (h *holding) unlock() {
+	native.UnlockAll(h.indices, h.states)
+	h.indices, h.states = h.indices[:0], h.states[:0]
 }
 
 // Copies lists where a page has its bytes: first where it lies.
