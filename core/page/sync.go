@@ -222,7 +222,7 @@ func (s *syncing) toDevice(i int) error {
 // batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a
 // group after another, and unlocked when their bytes have moved.
 func (s *syncing) batch(waiting []int) (left []int) {
-	h := new(holding)
+	h := &holding{locked: make([]*Page, 0, len(waiting)), at: make([]int, 0, len(waiting))}
 	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
 		if err != nil {
 			s.failed(h.at[n], err)

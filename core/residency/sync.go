@@ -142,6 +142,8 @@ type oneWay struct {
 	travels []travel
 	list    []Transfer
 	memory  []DeviceMemory
+	pairs   []*pair
+	indices []uint32
 	places  []uintptr
 }
 
@@ -156,9 +158,9 @@ type travel struct {
 
 func (w *oneWay) add(pages []numbered) {
 	travels := w.travels[:0]
-	pairs := pairsOf(pages)
-	w.prefetch(pairs)
-	for i, both := range pairs {
+	w.pairs, w.indices = pairsOf(pages, w.pairs[:0], w.indices[:0])
+	w.prefetch(w.pairs)
+	for i, both := range w.pairs {
 		n := pages[i]
 		both, err := n.ready(both, w)
 		if err != nil || both == nil {
@@ -285,17 +287,16 @@ func (w *oneWay) end(err error) {
 	w.carrier, w.given, w.going = nil, 0, w.going[:0]
 }
 
-// pairsOf is what is known of pages that may be in two places; those of a context are looked up at once.
-func pairsOf(pages []numbered) []*pair {
-	pairs := make([]*pair, 0, len(pages))
-	indices := make([]uint32, 0, len(pages))
+// pairsOf adds what is known of pages that may be in two places to pairs; those of a context are looked up at once. It returns the
+// memory of indices, too.
+func pairsOf(pages []numbered, pairs []*pair, indices []uint32) ([]*pair, []uint32) {
 	for i, n := range pages {
 		if indices = append(indices, n.Index); i+1 == len(pages) || pages[i+1].Residency != n.Residency {
-			pairs = append(pairs, n.pairs.getAll(indices)...)
+			pairs = n.pairs.getAll(indices, pairs)
 			indices = indices[:0]
 		}
 	}
-	return pairs
+	return pairs, indices
 }
 
 // ready is what is known of a page before bytes of it go one way: both, which was looked up before; nil where none can.

@@ -55,13 +55,12 @@ func (t *table[T]) get(number uint32) (value T) {
 	return t.of[number]
 }
 
-// getAll is get of many.
-func (t *table[T]) getAll(numbers []uint32) []T {
-	values := make([]T, len(numbers))
+// getAll is get of many, which it adds to values.
+func (t *table[T]) getAll(numbers []uint32, values []T) []T {
 	t.RLock()
 	defer t.RUnlock()
-	for i, number := range numbers {
-		values[i] = t.of[number]
+	for _, number := range numbers {
+		values = append(values, t.of[number])
 	}
 	return values
 }

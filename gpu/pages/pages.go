@@ -370,7 +370,7 @@ func (c *context) Await(write bool, memory ...residency.DeviceMemory) error {
 	if write {
 		access = gpu.ReadWrite
 	}
-	var few [64]uint64
+	var few [256]uint64 // a group of a sync
 	handles := few[:0]
 	for _, one := range memory {
 		handles = append(handles, one.Block)

@@ -165,16 +165,18 @@ func (t *blockTable) find(handle uint64) (*block, error) {
 
 // prefetch asks for the records of many blocks before each is locked.
 func (t *blockTable) prefetch(handles []uint64) {
-	if len(handles) < 8 {
-		return
-	}
-	places := make([]uintptr, 0, 3*len(handles))
-	for _, handle := range handles {
-		if b, err := t.find(handle); err == nil {
-			places = append(places, native.PlaceOf(b), native.PlaceOf(&b.write), native.PlaceOf(b.record))
+	const few, some = 8, 64
+	for len(handles) >= few {
+		var list [3 * some]uintptr
+		places, count := list[:0], min(some, len(handles))
+		for _, handle := range handles[:count] {
+			if b, err := t.find(handle); err == nil {
+				places = append(places, native.PlaceOf(b), native.PlaceOf(&b.write), native.PlaceOf(b.record))
+			}
 		}
+		native.PrefetchToWrite(places)
+		handles = handles[count:]
 	}
-	native.PrefetchToWrite(places)
 }
 
 // locked is the live block of a handle, locked. Errors: InvalidHandle, StaleHandle.
