@@ -39,8 +39,8 @@ func TestNumbersNearTheirEndAreDamage(t *testing.T) {
 	assert.Equal(t, status.Corrupt, status.CodeOf(err), "replay: %v", err)
 }
 
-// Records may have all numbers there are. What has one more all who read refuse with the same words, be it a frame or what a killed
-// process left in its ring: that also where they end before it.
+// Records may have all numbers there are. What has one more is refused by all who read, in the same words: a frame, or what a
+// killed process left in its ring, that also by who ends before it.
 func TestNoRecordIsBeyondTheLastNumber(t *testing.T) {
 	const end = lineage.MaximumPosition
 	for name, c := range map[string]struct {
