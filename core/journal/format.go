@@ -263,6 +263,16 @@ type frame struct {
 	room *[]byte // of a frame that was put together from pieces: its memory, which a visit may exchange for other
 }
 
+// checkNumbers says whether records, the first of which has a number, all have one that there is. Errors: Corrupt.
+func checkNumbers(of string, first uint64, count uint32) error {
+	const end = lineage.MaximumPosition + 1
+	if first <= end && uint64(count) <= end-first {
+		return nil
+	}
+	return status.Errorf(status.Corrupt, "%s has %d records from %d on: the last one is beyond %d", of, count, first,
+		lineage.MaximumPosition)
+}
+
 // padded is the room that so many bytes of a frame take in the file.
 func padded(length int) int { return (length + unitBytes - 1) &^ (unitBytes - 1) }
 

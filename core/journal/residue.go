@@ -258,6 +258,9 @@ func framesOf(ring *[2]ringBuffer, behind position, id [16]byte) (frames []byte,
 		}
 		unwritten++
 		records, count, err := buffer.completeGroups()
+		if err == nil {
+			err = checkNumbers("a ring's buffer", behind.next, count)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -225,7 +226,7 @@ func (r *ringTail) more(last uint64, into []byte) (groups []byte, count uint32, 
 		return nil, 0, false
 	}
 	for {
-		groups, count, great := r.groups(into, lineage.MaximumPosition+1)
+		groups, count, great := r.groups(into, math.MaxUint64)
 		if count > 0 || great || r.first == 0 {
 			return groups, count, count > 0
 		}
@@ -245,7 +246,7 @@ func (r *ringTail) more(last uint64, into []byte) (groups []byte, count uint32, 
 // bytes. great says that a group comes which goes beyond its buffer, where before is not in it: its end may be in none. Where the
 // buffer has got other records meanwhile, or has what no writer puts there, there are none, and a place is to be found anew.
 func (r *ringTail) groups(into []byte, before uint64) (groups []byte, count uint32, great bool) {
-	finding := before <= lineage.MaximumPosition
+	finding := before != math.MaxUint64
 	begin := r.offset / MarkedBytes
 	window := min(ringWindow, r.size-begin*MarkedBytes)
 	r.marks = slices.Grow(r.marks[:0], ringWindow/MarkedBytes)[:window/MarkedBytes]
@@ -286,7 +287,7 @@ func (r *ringTail) groups(into []byte, before uint64) (groups []byte, count uint
 				break
 			}
 			records := recordsOf(left[:space], !finding)
-			if records == 0 {
+			if records == 0 || checkNumbers("a group", next, records) != nil {
 				return nil, 0, r.lies()
 			}
 			at, next = at+int(space), next+uint64(records)

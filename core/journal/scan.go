@@ -9,7 +9,6 @@ import (
 	"math/bits"
 
 	"libmmsb/core/file"
-	"libmmsb/core/lineage"
 	"libmmsb/core/status"
 )
 
@@ -64,11 +63,10 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 			if f.first != next || f.previous != chain {
 				return false, errNotNext
 			}
-			if f.first+uint64(f.count)-1 > lineage.MaximumPosition {
-				return false, status.Errorf(status.Corrupt, "it has %d records from %d on: the last one is beyond %d", f.count,
-					f.first, lineage.MaximumPosition)
+			err := checkNumbers("it", f.first, f.count)
+			if err != nil {
+				return false, err
 			}
-			var err error
 			more, err = visit(f, whole[FrameHeadBytes:f.length], position{i, offset, next, chain})
 			next, chain = f.first+uint64(f.count), f.crc
 			return more, err

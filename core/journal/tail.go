@@ -364,9 +364,8 @@ func (t *Tail) frame(f *frame, whole []byte, offset int64) (more bool, err error
 	if f.first != t.at.next || f.previous != t.at.chain {
 		return false, errNotNext
 	}
-	if f.first+uint64(f.count) > lineage.MaximumPosition {
-		return false, status.Errorf(status.Corrupt, "it has %d records from %d on: the last one is beyond %d", f.count, f.first,
-			lineage.MaximumPosition)
+	if err := checkNumbers("it", f.first, f.count); err != nil {
+		return false, err
 	}
 	if t.unsure && f.has(t.player.after) {
 		of, err := printOf(f, whole[FrameHeadBytes:f.length], t.player.after)

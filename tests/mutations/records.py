@@ -68,6 +68,42 @@ RECORD_RULES = Go(
     ),
 )  # fmt: skip
 
+LAST = "^TestNoRecordIsBeyondTheLastNumber$|^TestATailEndsWithTheLastNumber$"
+
+LAST_NUMBERS = Go(
+    name="last-numbers",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=LAST,
+    sound=(LAST,),
+    mutants=(
+        Mutant(
+            "one-number-too-few", "the last number there is counts as one beyond it",
+            "checkNumbers", "uint64(count) <= end-first", "uint64(count) < end-first",
+        ),
+        Mutant(
+            "one-number-too-many", "a record may be one beyond the last number",
+            "checkNumbers", "uint64(count) <= end-first", "uint64(count) <= end-first+1",
+        ),
+        Mutant(
+            "any-number-in-a-ring", "a killed process may have left records of any number in its ring",
+            "framesOf", 'err = checkNumbers("a ring\'s buffer", behind.next, count)', "",
+        ),
+        Mutant(
+            "any-number-beside-the-writer", "a follower takes records of any number out of a ring",
+            "ringTail.groups", '|| checkNumbers("a group", next, records) != nil', "",
+        ),
+        Mutant(
+            "any-number-followed", "a follower takes frames of any number",
+            "Tail.frame", 'checkNumbers("it", f.first, f.count)', "error(nil)",
+        ),
+        Mutant(
+            "any-number-scanned", "all but a follower take frames of any number",
+            "Journal.scan", 'checkNumbers("it", f.first, f.count)', "error(nil)",
+        ),
+    ),
+)  # fmt: skip
+
 CLONES = "^TestClonesOfPagesThatAreOthersByNow$"
 SKIPPED = "^TestRecordsThatTheSnapshotHasAreSkipped$"
 VERSIONS = "^TestASnapshotWithHigherVersionsThanItsJournal$"

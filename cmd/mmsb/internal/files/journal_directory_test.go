@@ -389,6 +389,9 @@ func ringFrames(ring, line []byte, next uint64, chain uint32) (frames [][]byte, 
 		if count == 0 {
 			continue
 		}
+		if next+uint64(count)-1 > math.MaxInt64 {
+			return nil, "a record beyond 2^63"
+		}
 		frame := frameOf(line, next, count, body)
 		put32(frame, 48, chain)
 		chain = crcOf(frame[:60], frame[64:])

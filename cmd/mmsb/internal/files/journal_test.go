@@ -487,6 +487,9 @@ func (j *journals) fromTheMiddle(x *trial, r *readings, by *reading, from beginn
 	raw, err := os.ReadFile(path)
 	require.NoError(j.t, err)
 	put64(raw, 56, position)
+	if position < report.Last { // the last step that it has
+		put64(raw, 368, report.Last)
+	}
 	put32(raw, unit-4, crcOf(raw[:unit-4]))
 	require.NoError(j.t, os.WriteFile(path, raw, 0o600))
 	way := fmt.Sprintf("replay from record %d of a state of record %d", position, report.Last)
