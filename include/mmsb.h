@@ -847,12 +847,12 @@ MMSB_API mmsb_status_t mmsb_page_migrate_many_start(const mmsb_page_t *pages, si
 
 /* ---------------------------------------------------------------------------------------- pages in two places ---- */
 
-/* A GPU page may have a copy of its bytes on the host, which counts as memory of the context. The page then knows of each 64
- * bytes (of pages above 1 GiB: of more, so that there are at most 2^24 such ranges) whether they are newer on the host, newer on
- * the device, or equal. Reads take each range where it is newest. Writes and deltas change the copy on the host, and bring before
- * what they change only in part and is newer on the device; where all that they change is newer on the device, or while the
- * device's address is given out, they are made there. mmsb_page_sync moves the newer ranges and nothing else. Change mask, epoch
- * and version know nothing of this.
+/* A GPU page may have a copy of its bytes on the host, which counts as memory of the context, or is pinned memory. The page
+ * then knows of each 64 bytes (of pages above 1 GiB: of more, so that there are at most 2^24 such ranges) whether they are
+ * newer on the host, newer on the device, or equal. Reads take each range where it is newest. Writes and deltas change the copy
+ * on the host, and bring before what they change only in part and is newer on the device; where all that they change is newer
+ * on the device, or while the device's address is given out, they are made there. mmsb_page_sync moves the newer ranges and
+ * nothing else. Change mask, epoch and version know nothing of this.
  *
  * A pin of the page gives out the device's address, when all that is newer on the host has gone there. While it is pinned to
  * write, or its address was given out without a pin, all bytes on the device count as newer. mmsb_page_host_copy_pin gives out
@@ -869,12 +869,14 @@ typedef int32_t mmsb_sync_t;
 #define MMSB_SYNC_BOTH 3        /* both */
 #define MMSB_SYNC_HOST_WINS 4   /* beside one of these: what was written on both sides is as on the host; */
 #define MMSB_SYNC_DEVICE_WINS 8 /* or as on the device */
+#define MMSB_SYNC_PINNED 16     /* beside these: a copy that a page gets on the host is in pinned memory */
 
 /* Brings a page's bytes into step. To the device: a page that is elsewhere moves to device, a number as mmsb_page_migrate takes
- * it, and one from the CPU keeps its memory as its copy on the host (not a guarded one, nor in a group); a GPU page of another
- * device moves to this one without a copy. To the host: a GPU page gets a copy there, or what is newer. A UNIFIED page has one
- * memory, which a sync in one direction prefetches to the device or to the host, where the device can do that. Pages elsewhere
- * are left alone. A failed sync has changed no byte of the page.
+ * it, and one from the CPU, or a PINNED one that no use has had, keeps its memory as its copy on the host (not a guarded one, nor
+ * in a group); a GPU page of another device moves to this one without a copy. To the host: a GPU page gets a copy there, or what
+ * is newer. Pinned memory is read and written where it lies, other bytes go through some of the library's. A UNIFIED page has
+ * one memory, which a sync in one direction prefetches to the device or to the host, where the device can do that. Pages
+ * elsewhere are left alone. A failed sync has changed no byte of the page.
  * Errors: as mmsb_page_migrate; MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: while the bytes move. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device);
@@ -928,8 +930,8 @@ typedef struct mmsb_page_copy {
     uint64_t newer; /* of them in ranges that are newer here than in the page's other place */
 } mmsb_page_copy_t;
 
-/* Where the page has its bytes: first where it lies, then its copy on the host, where it has one, then its replicas, of which
- * nothing is newer. A list.
+/* Where the page has its bytes: first where it lies, then its copy on the host (CPU, or PINNED), where it has one, then its
+ * replicas, of which nothing is newer. A list.
  * Errors: handle errors, MMSB_E_OUT_OF_RANGE, MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_copies(mmsb_page_t page, mmsb_page_copy_t *copies, size_t capacity, size_t *count);
 

@@ -444,8 +444,8 @@ func (r *Residency) copyAt(both *pair) Placement {
 	return r.shared.get(native.LocatorRegion(native.RecordAt(both.frame).Locator)).Placement
 }
 
-// moveBack moves a page in two places to where the host's copy lies: what is newer on the device comes, and the copy is the page's
-// memory.
+// moveBack moves a page in two places to where the host's copy lies: what is newer on the device comes, and the copy is the
+// page's memory.
 func (p *Page) moveBack(both *pair, ready func() error) error {
 	size := p.Record.Size
 	if err := p.bring(p.Index, both, 0, uint64(len(both.device))*64); err != nil {

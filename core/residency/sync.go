@@ -200,7 +200,8 @@ func (w *oneWay) prefetch(pairs []*pair) {
 	w.places = w.places[:0]
 	for _, both := range pairs {
 		if both != nil {
-			w.places = append(w.places, native.PlaceOf(unsafe.SliceData(both.host)), native.PlaceOf(unsafe.SliceData(both.device)))
+			host, device := unsafe.SliceData(both.host), unsafe.SliceData(both.device)
+			w.places = append(w.places, native.PlaceOf(host), native.PlaceOf(device))
 		}
 	}
 	native.PrefetchToWrite(w.places)
@@ -287,8 +288,8 @@ func (w *oneWay) end(err error) {
 	w.carrier, w.given, w.going = nil, 0, w.going[:0]
 }
 
-// pairsOf adds what is known of pages that may be in two places to pairs; those of a context are looked up at once. It returns the
-// memory of indices, too.
+// pairsOf adds what is known of pages that may be in two places to pairs; those of a context are looked up at once. It returns
+// the memory of indices, too.
 func pairsOf(pages []numbered, pairs []*pair, indices []uint32) ([]*pair, []uint32) {
 	for i, n := range pages {
 		if indices = append(indices, n.Index); i+1 == len(pages) || pages[i+1].Residency != n.Residency {

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// table is what is known of some records or regions, by number. What is known of one is asked for and changed with its page locked,
-// so that nobody looks for a number while it is put: where nothing is known of any, no processor asks others for the lock.
+// table is what is known of some records or regions, by number. What is known of one is asked for and changed with its page
+// locked, so that nobody looks for a number while it is put: where nothing is known of any, no processor asks others for the
+// lock.
 type table[T any] struct {
 	sync.RWMutex
 	of   map[uint32]T

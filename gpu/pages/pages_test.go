@@ -103,9 +103,10 @@ func (w *world) apply(handle uint64, offsets []uint64, payload string) status.Co
 	}))
 }
 
-func (w *world) pin(handle uint64) {
-	_, code := nativetest.PinPage(handle, true)
+func (w *world) pin(handle uint64) (address uintptr) {
+	address, code := nativetest.PinPage(handle, true)
 	require.Zero(w, code)
+	return address
 }
 
 func (w *world) unpin(handle uint64) { require.Zero(w, nativetest.UnpinPage(handle, true)) }

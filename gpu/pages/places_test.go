@@ -32,6 +32,7 @@ const (
 	hostOnly place = iota
 	deviceOnly
 	twoPlaces
+	pinnedPlaces // the host's copy in pinned memory
 	unified
 	replicated
 )
@@ -58,7 +59,7 @@ func (w *world) moment(handle uint64) (m moment) {
 // hasHostCopy says whether a page is in two places, and nothing is wrong with that.
 func (w *world) hasHostCopy(handle uint64) bool {
 	copies, err := page.Copies(handle)
-	return err == nil && len(copies) > 1 && copies[1].Location == abi.LocationCPU
+	return err == nil && len(copies) > 1 && copies[1].Location != abi.LocationGPU
 }
 
 // raw writes as a holder of an address does: of the page's, or of the host's copy.
@@ -101,6 +102,8 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 			location = abi.LocationGPU
 		case unified:
 			location = abi.LocationUnified
+		case pinnedPlaces:
+			location = abi.LocationPinned
 		}
 		handles = append(handles, w.create(location, 0, size))
 	}
@@ -115,7 +118,7 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 		}
 		change := random.IntN(7)
 		unpin := func() {}
-		if (at == twoPlaces || at == replicated) && change < 4 {
+		if (at == twoPlaces || at == pinnedPlaces || at == replicated) && change < 4 {
 			unpin = w.holdAddresses(handle, beside)
 		}
 		switch change {
@@ -149,11 +152,13 @@ func (w *world) program(seed uint64, at place, beside *rand.Rand) (after []momen
 		unpin()
 		switch moved := handles[beside.IntN(len(handles))]; at {
 		case twoPlaces:
-			w.move(moved, beside)
+			w.move(moved, beside, 0)
+		case pinnedPlaces:
+			w.move(moved, beside, residency.PinnedCopy)
 		case unified:
 			w.hint(moved, beside)
 		case replicated:
-			w.move(moved, beside)
+			w.move(moved, beside, 0)
 			w.replicate(handle, beside)
 			w.replicate(moved, beside)
 		}
@@ -190,20 +195,24 @@ func (w *world) holdAddresses(handle uint64, beside *rand.Rand) (unpin func()) {
 	}
 }
 
-// move lets bytes of a page move, and changes nothing else.
-func (w *world) move(handle uint64, beside *rand.Rand) {
+// move lets bytes of a page move, and changes nothing else. pinned is PinnedCopy or 0.
+func (w *world) move(handle uint64, beside *rand.Rand, pinned residency.Direction) {
 	w.Helper()
 	switch beside.IntN(6) {
 	case 0:
-		w.sync(handle, residency.ToDevice)
+		w.sync(handle, residency.ToDevice|pinned)
 	case 1:
-		w.sync(handle, residency.ToHost)
+		w.sync(handle, residency.ToHost|pinned)
 	case 2:
-		w.sync(handle, both)
+		w.sync(handle, both|pinned)
 	case 3:
 		require.NoError(w, page.DropHostCopy(handle))
 	case 4:
-		require.NoError(w, page.Migrate(handle, abi.LocationCPU, 0))
+		location := int32(abi.LocationCPU)
+		if pinned != 0 && beside.IntN(2) == 0 {
+			location = abi.LocationPinned
+		}
+		require.NoError(w, page.Migrate(handle, location, 0))
 	}
 }
 

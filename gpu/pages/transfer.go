@@ -49,7 +49,7 @@ type lists struct {
 
 // carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
 // on their way, those of another are packed or unpacked. What the host has in pinned memory goes from there, or comes there. What
-// is packed together for one place is one range. Large ranges are a batch of copies, the small ones of a step one kernel. A step begins
+// is packed for one place is one range. Large ranges are a batch of copies, the small ones of a step one kernel. A step begins
 // when it is full, or when the device has less than enough to do: so the first bytes move at once, and small ranges come together
 // while others move.
 type carrier struct {

@@ -77,8 +77,8 @@ func Share(handle uint64) error {
 	return nil
 }
 
-// Await blocks until the device has done what ended uses of blocks have queued: what writes them, and for one who will write, what
-// reads them. Errors: InvalidHandle, StaleHandle, InvalidState (a block sleeps, or a stream captures such work), Device,
+// Await blocks until the device has done what ended uses of blocks have queued: what writes them, and for one who will write,
+// what reads them. Errors: InvalidHandle, StaleHandle, InvalidState (a block sleeps, or a stream captures such work), Device,
 // DeviceLost.
 func Await(access Access, handles ...uint64) error {
 	var in *Runtime // entered once for all of its blocks

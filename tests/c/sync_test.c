@@ -55,6 +55,41 @@ static void newer_ranges_move(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A pinned page keeps its memory, which the device reads and writes: so does a copy that is asked for in pinned memory. */
+static void pinned_memory_is_the_copy(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_options_t options;
+    mmsb_page_copy_t copies[2];
+    mmsb_page_t page;
+    size_t count;
+    void *before, *host;
+    mmsb_page_options_init(&options);
+    options.location = MMSB_LOCATION_PINNED;
+    CHECK_OK(mmsb_page_create(context, 5000, &options, &page));
+    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_READ, &before));
+    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
+    CHECK_OK(mmsb_page_write(page, 10, "kept", 4));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 0));
+    CHECK_OK(mmsb_page_copies(page, copies, 2, &count));
+    CHECK(count == 2 && copies[0].location == MMSB_LOCATION_GPU && copies[1].location == MMSB_LOCATION_PINNED);
+    CHECK_OK(mmsb_page_host_copy_pin(page, MMSB_PIN_READ, &host));
+    CHECK(host == before && memcmp((char *)host + 10, "kept", 4) == 0);
+    CHECK_OK(mmsb_page_host_copy_unpin(page, MMSB_PIN_READ));
+    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_PINNED, 0));
+    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_READ, &host));
+    CHECK(host == before);
+    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_READ));
+
+    options.location = MMSB_LOCATION_GPU;
+    CHECK_OK(mmsb_page_create(context, 5000, &options, &page));
+    CHECK_OK(mmsb_page_sync(page, MMSB_SYNC_TO_HOST | MMSB_SYNC_PINNED, 0));
+    CHECK_OK(mmsb_page_copies(page, copies, 2, &count));
+    CHECK(count == 2 && copies[1].location == MMSB_LOCATION_PINNED);
+    CHECK_OK(mmsb_page_migrate(page, MMSB_LOCATION_CPU, 0));
+    CHECK_STATUS(mmsb_page_sync(page, MMSB_SYNC_PINNED, 0), MMSB_E_INVALID_ARGUMENT);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void bad_input(void) {
     mmsb_context_t context = device_context();
     mmsb_page_t page = new_page(context, 100), pages[2] = {page, page}, found[4];
@@ -62,8 +97,8 @@ static void bad_input(void) {
     uint64_t cursor = 0;
     void *address;
     mmsb_ticket_t ticket;
-    for (mmsb_sync_t direction = -1; direction < 20; direction++) {
-        int good = (direction & 3) != 0 && direction > 0 && direction < 12;
+    for (mmsb_sync_t direction = -1; direction < 40; direction++) {
+        int good = (direction & 3) != 0 && direction > 0 && (direction & 12) != 12 && direction < 32;
         CHECK_STATUS(mmsb_page_sync(page, direction, 0), good ? MMSB_OK : MMSB_E_INVALID_ARGUMENT);
         if (!good) {
             CHECK_STATUS(mmsb_page_sync_many(pages, 2, direction, 0, NULL, NULL, &bad), MMSB_E_INVALID_ARGUMENT);
@@ -291,6 +326,7 @@ static void unified_pages_are_prefetched_and_advised(void) {
 int main(void) {
     folder_make();
     RUN(newer_ranges_move);
+    RUN(pinned_memory_is_the_copy);
     RUN(bad_input);
     RUN(a_context_ends_before_the_pin);
     RUN(a_group_rolls_back);

@@ -74,7 +74,7 @@ TABLES = Go(
             "order-expected",
             "copies must come in the order of their targets",
             "CopyMany",
-            "slices.SortFunc(spans, func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) })",
+            "slices.SortFunc(spans, byTarget)",
             "",
         ),
         Mutant(

@@ -27,6 +27,7 @@ KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|Test
 SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
 REFUSED = "^TestACopyOfARefusedChange"
 REFUSED_BATCH = "^TestABatchChangesAPageWithTheCopyOfARefusedChange$"
+PINNED = "^TestPinned"
 NO_FALLBACK = "^TestWithoutAFallbackNothingMoves$"
 ADVICE = "^TestAdviceStaysWithThePage$"
 REPLICAS = (
@@ -40,12 +41,32 @@ SYNCS = Go(
     package="gpu/pages",
     mode=PROGRAMS,
     sound=(
-        PROGRAMS, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE, FALLBACK,
-        NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, REFUSED_BATCH, SAVES, REPLICAS,
+        PROGRAMS, PINNED, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE,
+        FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, REFUSED_BATCH, SAVES, REPLICAS,
         SHARED, SHARED_SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
     mutants=(
+        Mutant(
+            "pinned-page-moves", "a pinned page has other memory, where it could be the host's copy",
+            "Page.CanPair", "p.Location() != abi.LocationUnified", "native.Class(p.State) != native.ClassDevice", mode=PINNED,
+        ),
+        Mutant(
+            "pinned-goes-around", "what lies in pinned memory goes through the library's",
+            "travel.plan", "t.both.pinned}", "false}", mode=PINNED,
+        ),
+        Mutant(
+            "pinned-copy-lost", "a page that moves to where its copy lies gets other memory",
+            "Page.Move", "to == p.copyAt(both)", "to == (Placement{})", mode=PINNED,
+        ),
+        Mutant(
+            "copy-not-pinned", "a copy that was asked for in pinned memory is in other memory",
+            "Page.ready", "if way.pinned {", "if false {", mode=PINNED,
+        ),
+        Mutant(
+            "table-looks-empty", "of what is known of other pages nothing is found when that of one goes",
+            "table.take", "t.some.Store(len(t.of) > 0)", "t.some.Store(false)",
+        ),
         Mutant(
             "share-left-out", "a processor leaves out a part of what is shared",
             "Do", "i = next.Add(1) - 1 {", "i = next.Add(2) - 1 {",
@@ -58,7 +79,7 @@ SYNCS = Go(
         ),
         Mutant(
             "cut-in-place", "the second part of a range goes to where the first one went",
-            "cut", "whole.Device + uintptr(bytes)", "whole.Device",
+            "cut", "tail.Device += uintptr(bytes)", "",
             mode=SHARES,
         ),
         Mutant(
@@ -115,7 +136,7 @@ SYNCS = Go(
         ),
         Mutant(
             "joined-too-far", "ranges that touch in the staging memory alone go as one",
-            "step.pack", "&& open.From+driver.Address(open.Bytes) == from", "&& true",
+            "step.pack", "&& s.open.From+driver.Address(s.open.Bytes) == from", "&& true",
         ),
         Mutant(
             "small-ranges-stay", "small ranges do not move",
@@ -221,7 +242,7 @@ SYNCS = Go(
         ),
         Mutant(
             "work-not-awaited", "a call does not wait for a program's work on a page",
-            "context.Await", "gpu.Await(memory.Block, access)", "error(nil)\n_ = access", mode=USES,
+            "context.Await", "gpu.Await(access, handles...)", "error(nil)\n_ = access", mode=USES,
         ),
         Mutant(
             "readers-not-awaited", "a call writes a page that a program's work still reads",
@@ -242,7 +263,7 @@ SYNCS = Go(
         ),
         Mutant(
             "given-back-in-use", "such memory is another page's while kernels still write it",
-            "context.FreeHost", "c.Await(memory, true)", "error(nil)", mode=SHARED,
+            "context.FreeHost", "c.Await(true, memory)", "error(nil)", mode=SHARED,
         ),
         Mutant(
             "host-beside-device", "the host touches managed memory beside a device that does not allow it",
@@ -250,7 +271,7 @@ SYNCS = Go(
         ),
         Mutant(
             "lost-with-the-device", "a page that a lost device had only read is lost, too",
-            "context.AwaitHost", "return c.Await(memory, false)", "return err", mode=SHARED,
+            "context.AwaitHost", "return c.Await(false, memory)", "return err", mode=SHARED,
         ),
         Mutant(
             "kept-block", "a page with a block is another one's, with the block, when it has other memory",

@@ -28,36 +28,39 @@ syncing(pages, direction, device, result) =
 const WINS = Dict(nothing => 0, :host => MMSB_SYNC_HOST_WINS, :gpu => MMSB_SYNC_DEVICE_WINS)
 const DIRECTIONS = Dict(:gpu => MMSB_SYNC_TO_DEVICE, :host => MMSB_SYNC_TO_HOST, :both => MMSB_SYNC_BOTH)
 
-function direction_of(direction, wins = nothing)
+function direction_of(direction, wins = nothing, pinned = false)
     haskey(DIRECTIONS, direction) || throw(ArgumentError("direction is $(repr(direction)), not :gpu, :host or :both"))
     haskey(WINS, wins) || throw(ArgumentError("wins is $(repr(wins)), not nothing, :host or :gpu"))
-    return DIRECTIONS[direction] | WINS[wins]
+    return DIRECTIONS[direction] | WINS[wins] | (pinned ? MMSB_SYNC_PINNED : Int32(0))
 end
 
 """
-    sync_page!(page, direction = :both; device = 0, wins = nothing)
+    sync_page!(page, direction = :both; device = 0, wins = nothing, pinned = false)
 
 Brings the page into step: its newer bytes go to the device (`:gpu`), to the host (`:host`), or each where they are missing
 (`:both`), and no others move. A page on the host moves to `device` first and keeps a copy on the host; a page on a device gets
 a copy on the host, and stays on the device. `wins`: `:host` or `:gpu`, whose bytes go on where both sides were written through
-addresses at once; `nothing`: that throws.
+addresses at once; `nothing`: that throws. `pinned`: a copy that the page gets on the host is in pinned memory, which the device
+reads and writes by itself.
 """
-function sync_page!(page::Page, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing)
-    chosen = direction_of(direction, wins)
+function sync_page!(
+    page::Page, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing, pinned::Bool = false,
+)
+    chosen = direction_of(direction, wins, pinned)
     on_cpu_only() ? move_page!(page, GPU_LOCATION, device) : call(mmsb_page_sync, page, chosen, device)
     return page
 end
 
 """
-    sync_pages!(pages, direction = :both; device = 0, wins = nothing, timeout = nothing)
+    sync_pages!(pages, direction = :both; device = 0, wins = nothing, pinned = false, timeout = nothing)
 
 `sync_page!` for many pages, whose newer bytes move together. Throws if a page is not in step; each is in step or as before.
 `timeout`: as for `migrate_pages!`.
 """
 sync_pages!(
     pages::AbstractVector{Page}, direction::Symbol = :both; device::Integer = 0, wins::Union{Symbol,Nothing} = nothing,
-    timeout::Union{Real,Nothing} = nothing,
-) = run_work(syncing(pages, direction_of(direction, wins), device, pages), timeout)
+    pinned::Bool = false, timeout::Union{Real,Nothing} = nothing,
+) = run_work(syncing(pages, direction_of(direction, wins, pinned), device, pages), timeout)
 
 """
     sync_later!(pages, direction = :both; device = 0)

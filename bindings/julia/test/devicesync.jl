@@ -156,6 +156,18 @@ end
     close(fallen)
 end
 
+@testset "pinned memory is the copy" begin
+    simulated() do state
+        page, bytes = filled_page(state, 5000, PINNED_LOCATION)
+        sync_page!(page, :gpu)
+        @test [copy.location for copy in get_page_copies(page)] == [GPU_LOCATION, PINNED_LOCATION] && read_page(page) == bytes
+        pages = [create_gpu_page!(state, 100) for _ in 1:2]
+        sync_page!(pages[1], :host; pinned = true)
+        sync_pages!(pages[2:2], :both; pinned = true)
+        @test all(page -> get_page_copies(page)[2].location == PINNED_LOCATION, pages)
+    end
+end
+
 @testset "pages in two places" begin
     simulated() do state
         page, bytes = filled_page(state, 5000, CPU_LOCATION)

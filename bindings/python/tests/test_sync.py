@@ -63,6 +63,20 @@ def test_views_of_the_host_copy(devices: mmsb.Context) -> None:
     page.sync("both", wins="host")
 
 
+def test_pinned_memory_is_the_copy(devices: mmsb.Context) -> None:
+    page = devices.create_page(5000, location="pinned")
+    page.write(10, b"kept")
+    page.sync("device")
+    assert [copy.location for copy in page.copies()] == ["gpu", "pinned"] and page.read(10, 4) == b"kept"
+    page.migrate("pinned")
+    assert page.location == "pinned" and page.read(10, 4) == b"kept"
+    pages = devices.create_pages(3, 5000, location="gpu")
+    pages[0].sync("host", pinned=True)
+    devices.sync_many(pages[1:2], "host", pinned=True)
+    devices.sync_many_start(pages[2:], "both", pinned=True).wait()
+    assert [page.copies()[1].location for page in pages] == ["pinned"] * 3
+
+
 def test_replicas_serve_work_that_reads(devices: mmsb.Context) -> None:
     page, target = devices.create_page(5000), devices.create_page(5000, location="gpu", device=1)
     page.write(100, b"before")

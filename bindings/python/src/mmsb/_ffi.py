@@ -32,7 +32,7 @@ _refuse_subinterpreters()
 
 # Names that callers use for values, where they are not those of _abi.
 LOCATIONS = {name: value for name, value in _abi.LOCATION.items() if value != _abi.LOCATION_DEFAULT}
-SYNCS = {name.removeprefix("to_"): value for name, value in _abi.SYNC.items() if "wins" not in name}
+SYNCS = {name.removeprefix("to_"): value for name, value in _abi.SYNC.items() if name in ("to_device", "to_host", "both")}
 SYNC_WINS = {"host": _abi.SYNC_HOST_WINS, "device": _abi.SYNC_DEVICE_WINS}
 SIMULATIONS = {name.replace("_", "-"): value for name, value in _abi.SIMULATE.items()}
 
@@ -228,9 +228,10 @@ def as_record(kind: type[R], raw: ctypes.Structure, /, **others: object) -> R:
     return kind(**{name: getattr(raw, name) for name in names}, **others)
 
 
-def sync_of(direction: str, wins: str | None) -> int:
+def sync_of(direction: str, wins: str | None, pinned: bool = False) -> int:
     """A direction of syncs, with the side whose bytes go on where both sides were written; None: that is an error."""
-    return value_of(SYNCS, direction, "direction") | (0 if wins is None else value_of(SYNC_WINS, wins, "wins"))
+    won = 0 if wins is None else value_of(SYNC_WINS, wins, "wins")
+    return value_of(SYNCS, direction, "direction") | won | (_abi.SYNC_PINNED if pinned else 0)
 
 
 def name_of(names: dict[str, int], value: int) -> str:

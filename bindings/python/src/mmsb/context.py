@@ -662,6 +662,7 @@ class Context(Closable):
         device: int = 0,
         *,
         wins: str | None = None,
+        pinned: bool = False,
         timeout: float | None = None,
     ) -> None:
         """Page.sync() for many pages, whose newer bytes move together. Raises the error of the first page that is not in step.
@@ -671,7 +672,7 @@ class Context(Closable):
         batch = Batch(self, pages)
         statuses = (ctypes.c_int32 * batch.count)()
         try:
-            self._run(self._syncing(batch, sync_of(direction, wins), device, statuses), timeout)
+            self._run(self._syncing(batch, sync_of(direction, wins, pinned), device, statuses), timeout)
         except MMSBError as error:
             batch.say_which(error, batch.first_bad(statuses))
             raise
@@ -683,10 +684,11 @@ class Context(Closable):
         device: int = 0,
         *,
         wins: str | None = None,
+        pinned: bool = False,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts sync_many() when the tickets in after are done; progress counts pages. Stream.record() gives such a ticket."""
-        return self._syncing(Batch(self, pages), sync_of(direction, wins), device, None).start(after)
+        return self._syncing(Batch(self, pages), sync_of(direction, wins, pinned), device, None).start(after)
 
     def _syncing(self, batch: Batch, direction: int, device: int, statuses: ctypes.Array[ctypes.c_int32] | None) -> Work[None]:
         return Work(

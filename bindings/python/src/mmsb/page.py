@@ -436,13 +436,14 @@ class Page(ArrowBytes):
         self._check(status)
         self._note_location(location)
 
-    def sync(self, direction: str = "both", device: int = 0, *, wins: str | None = None) -> None:
+    def sync(self, direction: str = "both", device: int = 0, *, wins: str | None = None, pinned: bool = False) -> None:
         """Brings the page into step: "device", "host" or "both" say where its newer bytes go. See mmsb_page_sync.
 
         A page on the host moves to the device and keeps a copy on the host; a unified page is prefetched to "device" or "host".
         wins: "host" or "device", whose bytes go on where both sides were written at once; None: that is a MismatchError.
+        pinned: a copy that the page gets on the host is in pinned memory, which the device reads and writes by itself.
         """
-        status = lib.mmsb_page_sync(self._handle, sync_of(direction, wins), signed(device, "device"))
+        status = lib.mmsb_page_sync(self._handle, sync_of(direction, wins, pinned), signed(device, "device"))
         drop_released()
         self._check(status)
 
