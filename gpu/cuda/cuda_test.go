@@ -489,7 +489,7 @@ func TestForeignStreams(t *testing.T) {
 	fails(t, err, status.Unsupported, "thread")
 	for _, handle := range []uintptr{12345, 99, 1<<40 + 4} {
 		_, err = s.device.ForeignStream(handle)
-		fails(t, err, status.InvalidHandle, "is no address of a stream")
+		fails(t, err, status.InvalidHandle, "is not the address of a stream")
 	}
 
 	own, err := s.device.CreateStream(0)

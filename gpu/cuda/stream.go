@@ -103,7 +103,7 @@ func (d *device) ForeignStream(handle uintptr) (driver.Stream, error) {
 	}
 	// A driver reads what a handle points to: one that cannot be an address would be a fault of the program.
 	if handle < leastAddress || handle%8 != 0 {
-		return 0, d.refuse(status.InvalidHandle, "stream %#x is no address of a stream", handle)
+		return 0, d.refuse(status.InvalidHandle, "stream %#x is not the address of a stream", handle)
 	}
 	var context C.uintptr_t
 	if outcome := C.mmsb__cuda_stream_context(d.c, C.uintptr_t(handle), &context); outcome.code != C.CUDA_SUCCESS {
