@@ -107,8 +107,6 @@ int mmsb__page_try_lock_library(uint64_t page) {
 
 void mmsb__pages_try_lock_library(const uint64_t *pages, size_t count, uint8_t *locked) {
     for (size_t i = 0; i < count; i++)
-        __builtin_prefetch(mmsb__record_of(pages[i]), 1);
-    for (size_t i = 0; i < count; i++)
         locked[i] = (uint8_t)mmsb__page_try_lock_library(pages[i]);
 }
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
-	"unsafe"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/status"
@@ -144,7 +143,6 @@ type oneWay struct {
 	memory  []DeviceMemory
 	pairs   []*pair
 	indices []uint32
-	places  []uintptr
 }
 
 // travel is what of a page moves.
@@ -159,7 +157,6 @@ type travel struct {
 func (w *oneWay) add(pages []numbered) {
 	travels := w.travels[:0]
 	w.pairs, w.indices = pairsOf(pages, w.pairs[:0], w.indices[:0])
-	w.prefetch(w.pairs)
 	for i, both := range w.pairs {
 		n := pages[i]
 		both, err := n.ready(both, w)
@@ -186,25 +183,6 @@ func (w *oneWay) add(pages []numbered) {
 		w.carry(travels[:count])
 		travels = travels[count:]
 	}
-}
-
-// prefetch asks for what is known of pages before it is looked at, and changed.
-func (w *oneWay) prefetch(pairs []*pair) {
-	w.places = w.places[:0]
-	for _, both := range pairs {
-		if both != nil {
-			w.places = append(w.places, native.PlaceOf(both), native.PlaceOf(&both.out), native.PlaceOf(&both.reference))
-		}
-	}
-	native.PrefetchToWrite(w.places)
-	w.places = w.places[:0]
-	for _, both := range pairs {
-		if both != nil {
-			host, device := unsafe.SliceData(both.host), unsafe.SliceData(both.device)
-			w.places = append(w.places, native.PlaceOf(host), native.PlaceOf(device))
-		}
-	}
-	native.PrefetchToWrite(w.places)
 }
 
 // carry begins to move what is newer of pages on one device.

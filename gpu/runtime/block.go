@@ -12,7 +12,6 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
-	"libmmsb/native"
 )
 
 // block is a block of device memory. Its slot is used again, with another generation. What callers hold is a handle only: what a
@@ -161,22 +160,6 @@ func (t *blockTable) find(handle uint64) (*block, error) {
 		return nil, status.Errorf(status.InvalidHandle, "block 0x%016x was never issued: slot %d does not exist", handle, index)
 	}
 	return &chunk[index&(blockChunk-1)], nil
-}
-
-// prefetch asks for the records of many blocks before each is locked.
-func (t *blockTable) prefetch(handles []uint64) {
-	const few, some = 8, 64
-	for len(handles) >= few {
-		var list [3 * some]uintptr
-		places, count := list[:0], min(some, len(handles))
-		for _, handle := range handles[:count] {
-			if b, err := t.find(handle); err == nil {
-				places = append(places, native.PlaceOf(b), native.PlaceOf(&b.write), native.PlaceOf(b.record))
-			}
-		}
-		native.PrefetchToWrite(places)
-		handles = handles[count:]
-	}
 }
 
 // locked is the live block of a handle, locked. Errors: InvalidHandle, StaleHandle.

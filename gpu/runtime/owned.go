@@ -87,7 +87,6 @@ func Await(access Access, handles ...uint64) error {
 			in.leave()
 		}
 	}()
-	allBlocks.prefetch(handles)
 	for _, handle := range handles {
 		b, err := allBlocks.locked(handle)
 		if err != nil {
