@@ -122,7 +122,7 @@ func TestWhatAHolderOfTheDevicesAddressWritesComes(t *testing.T) {
 // A pinned page keeps its memory as the host's copy, from where its bytes go, and to where they come: the library's own pinned
 // memory has none of them.
 func TestPinnedMemoryIsTheCopy(t *testing.T) {
-	onDevices(t, sim.Options{Unchecked: true, Trace: true}, func(w *world) {
+	onDevices(t, sim.Options{Latency: time.Microsecond, Unchecked: true, Trace: true}, func(w *world) {
 		for _, size := range []uint64{100, 5000, 3 << 20} { // by a kernel, and by a copy
 			handle := w.create(abi.LocationPinned, 0, size)
 			address := w.pin(handle)
