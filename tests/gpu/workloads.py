@@ -1,9 +1,9 @@
 """Memory of GPU 0 from Python: libmmsb beside PyTorch's allocator, CuPy's pool and the driver's ordered one. A table for each.
 
-The workloads are those of RMM's benchmarks (github.com/rapidsai/rmm, cpp/benchmarks): random_allocations, where allocations of
-random sizes and frees take turns; multi_stream, where each turn takes 8 bytes on the next of some streams, runs a kernel and gives
-them back; replay, of a trace (arguments). Each allocator is called as its users do; what a loop without one takes is beside it.
-What is not installed is left out, with a line. Medians of three rounds behind a first one.
+The workloads are those of RMM's benchmarks (github.com/rapidsai/rmm, cpp/benchmarks). random_allocations: allocations of random
+sizes and frees take turns. multi_stream: each turn takes 8 bytes on the next of some streams, runs a kernel and gives them back.
+replay: of traces, which arguments name. Each allocator is called as its users do; what a loop without one takes is beside it. What
+is not installed is left out, with a line. Medians of three rounds behind a first one.
 """
 
 from __future__ import annotations
