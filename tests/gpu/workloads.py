@@ -2,7 +2,7 @@
 
 The workloads are those of RMM's benchmarks (github.com/rapidsai/rmm, cpp/benchmarks). random_allocations: allocations of random
 sizes and frees take turns. multi_stream: each turn takes 8 bytes on the next of some streams, runs a kernel and gives them back.
-replay: of traces, which arguments name. Each allocator is called as its users do; what a loop without one takes is beside it. What
+replay: of traces, which arguments name. Each allocator is called as its users do; what a loop without one takes is beside it. Who
 is not installed is left out, with a line. Medians of three rounds behind a first one.
 """
 
