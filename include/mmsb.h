@@ -2295,8 +2295,8 @@ typedef struct mmsb_runtime_options {
      * segments of 2 MiB from the device, moves them to where memory is needed in one piece, and gives a stream what it has freed
      * without the driver. The text is empty, or a configuration as in PyTorch's
      * PYTORCH_ALLOC_CONF, such as "roundup_power2_divisions:4,large_segment_size_mb:64". Names of its own: limit_mb (the most
-     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05),
-     * source: where segments come from. source:virtual is the default where the device has virtual memory. With plain (else the
+     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05,
+     * and more where many were moved), source: where segments come from. source:virtual is the default where the device has virtual memory. With plain (else the
      * default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and managed (as
      * UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With source:pinned
      * fallback:pageable lets other host memory serve where pinned memory, or its budget, does not suffice; kernels do not reach

@@ -35,10 +35,10 @@ cp tests/gpu/places.py "$bundle/python"
 cp tests/gpu/run.sh LICENSE "$bundle"
 echo "$version" > "$bundle/VERSION"
 
-# As its wheel has it.
-mkdir "$bundle/sanitizer"
-cp -r build/cuda/sanitizer/nvidia/*/{bin,lib} "$bundle/sanitizer"
-chmod +x "$bundle/sanitizer/bin/compute-sanitizer"
+# As its wheel has it, without what is to be read, and 32 bits.
+cp -r build/cuda/sanitizer/nvidia/*/compute-sanitizer "$bundle/sanitizer"
+rm -rf "$bundle/sanitizer/"{docs,include,x86}
+chmod +x "$bundle/sanitizer/"{compute-sanitizer,TreeLauncher*}
 
 tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -cJf "$work/archive" mmsb-gpu-bundle
 size=$(stat -c %s "$work/archive")

@@ -46,7 +46,7 @@ type Options struct {
 	// LargeStep is by how many bytes the range of large requests grows at least, where Slack allows; 0: 20 MiB.
 	LargeStep uint64
 	// Slack is how many bytes may have memory above the most that were ever held, in thousandths of these, but at least
-	// LargeStep, before the pool takes the memory of free segments instead of new memory; 0: 50.
+	// LargeStep, before the pool takes the memory of free segments instead of new memory; 0: 50, and more where much is taken.
 	Slack uint32
 	// Divisions are into how many steps a power of two of bytes is divided, that requests are rounded up to, from 1 MiB on; 0:
 	// none.
@@ -56,9 +56,6 @@ type Options struct {
 func (o *Options) defaults() {
 	if o.LargeStep == 0 {
 		o.LargeStep = largeStep
-	}
-	if o.Slack == 0 {
-		o.Slack = 50
 	}
 }
 

@@ -10,6 +10,7 @@
 package pool
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"sync"
@@ -62,6 +63,9 @@ type Pool struct {
 	cut     func(space int, at, front uint64)
 	peak    uint64 // the most units that were held when segments got memory: what is held for magazines has just come back then
 
+	slack   uint32                        // Options.Slack, or what it has become
+	relaxed struct{ moved, taken uint64 } // when it became so: units
+
 	partitions []*partition // the ordinary one, and those of Open; under books
 
 	flows [Spaces]flow // of all partitions; under books
@@ -87,6 +91,7 @@ type Wait struct {
 func New(o Options, source Source, bytes [Spaces]uint64) *Pool {
 	o.defaults()
 	p := &Pool{options: o, source: source, partitions: []*partition{newPartition("the pool", bytes)}}
+	p.slack = cmp.Or(o.Slack, firstSlack)
 	p.cut = p.settle
 	for _, s := range p.partitions[0].spaces {
 		if o.Origin.Whole() {
@@ -271,6 +276,7 @@ func (p *Pool) grow(stream uint32, b *Block, all bool) error {
 		step = 0
 	}
 	step /= Unit
+	p.relax()
 	for more := all || !p.options.Origin.Whole(); ; { // segments to be spared: whole ones only where there is no more memory
 		if all && more {
 			if _, err := p.spare(stream, math.MaxUint64); err != nil {
@@ -336,7 +342,32 @@ func (p *Pool) bounds(more uint64) (backed, allowed uint64) {
 	defer p.books.Unlock()
 	all := p.sum()
 	held := max(p.peak, all.held+more)
-	return all.backed, held + max(held/1000*uint64(p.options.Slack), p.options.LargeStep/Unit)
+	return all.backed, held + max(held/1000*uint64(p.slack), p.options.LargeStep/Unit)
+}
+
+const (
+	firstSlack = 50
+	mostSlack  = 1000
+	// movedShare is the part of what was allocated that may have been moved.
+	movedShare = 8
+)
+
+// relax doubles the slack where segments lose their memory to others again and again: half of what is held at most since it was
+// last doubled, and more than a share of what was allocated meanwhile. Each of them costs calls of the driver. So what is moved
+// in vain has an end, and who lacks the memory gets it all the same.
+func (p *Pool) relax() {
+	if p.options.Slack != 0 || p.slack >= mostSlack {
+		return
+	}
+	p.lock()
+	defer p.books.Unlock()
+	moved := (p.counts.moved.Load() - p.counts.trimmed.Load()) / Unit
+	taken := p.flows[Small].held.added + p.flows[Large].held.added
+	since := moved - p.relaxed.moved
+	if since > max(p.peak, p.sum().held)/2 && since > (taken-p.relaxed.taken)/movedShare {
+		p.slack *= 2
+		p.relaxed.moved, p.relaxed.taken = moved, taken
+	}
 }
 
 func (p *Pool) plan(stream uint32, b *Block, step uint64) (Range, bool) {

@@ -279,6 +279,43 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
+// Where large requests of any size come and go, memory is moved from segment to segment until the slack is large enough, and not
+// any more then; a slack that was asked for stays.
+func TestWhatIsMovedHasAnEnd(t *testing.T) {
+	const rounds = 6
+	play := func(o Options) (s Statistics, moved [rounds]uint64, peak uint64) {
+		d := newDevice(t, 1<<42, 1)
+		p := New(o, d, [Spaces]uint64{1 << 42, 1 << 42})
+		random := rand.New(rand.NewPCG(3, 3))
+		var held []Block
+		for round := range moved {
+			for range 5000 {
+				if p.Statistics().Held < 16<<30 || len(held) == 0 {
+					b, _, err := p.Take(0, 1+random.Uint64N(64*mib))
+					require.NoError(t, err)
+					held = append(held, b)
+					peak = max(peak, p.Statistics().Held)
+					continue
+				}
+				at := random.IntN(len(held))
+				require.NoError(t, p.Give(0, 0, held[at]))
+				held[at], held = held[len(held)-1], held[:len(held)-1]
+			}
+			moved[round] = p.Statistics().Moved
+		}
+		require.NoError(t, p.Check())
+		return p.Statistics(), moved, peak
+	}
+	s, moved, peak := play(Options{})
+	t.Logf("%d MiB are held at most, %d reserved; bytes moved until the end of each round: %d", peak/mib, s.Reserved/mib, moved)
+	require.Less(t, moved[0], 2*peak)
+	require.Equal(t, moved[rounds-2], moved[rounds-1])
+	require.Less(t, s.Reserved, 2*peak)
+	s, moved, peak = play(Options{Slack: firstSlack})
+	require.Greater(t, moved[rounds-1]-moved[rounds-2], peak)
+	require.LessOrEqual(t, s.Reserved, peak/100*106)
+}
+
 // random_allocations of RMM, without a device: sizes up to a MiB, 73 of 100 turns allocate.
 func randomAllocations(count int, take func(bytes uint64), give func(at int)) {
 	random := rand.New(rand.NewPCG(7, 7))

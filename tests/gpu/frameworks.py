@@ -297,6 +297,7 @@ def numba_and_pages(cuda: Any, numpy: Any) -> None:
         page.destroy()
         page = ctx.create_page(8000, location="gpu")
         cuda.as_cuda_array(page.view("int64", (1000,))).copy_to_device(numpy.arange(1000))
+        cuda.synchronize()  # bytes of pageable memory may still be on their way
         assert page.read(8 * 999, 2) == (999).to_bytes(2, "little")
         array = cuda.to_device(numpy.arange(1, 13, dtype="f4"))
         tree = {"a": array, "interface": Interface(**array.__cuda_array_interface__)}

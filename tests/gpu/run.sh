@@ -50,6 +50,16 @@ measure() {
     grep -q '"ours"' "$out/rows.jsonl" || sed -n '1s/.*"why": "\([^"]*\)".*/not run: \1/p' "$out/rows.jsonl"
 }
 
+# sanitizer: the machine's own compute-sanitizer, which knows its driver, else the one here, where it starts.
+sanitizer() {
+    for found in "$(command -v compute-sanitizer)" /usr/local/cuda*/bin/compute-sanitizer "$here/sanitizer/compute-sanitizer"; do
+        if [ -x "$found" ] && "$found" --version > /dev/null 2>&1; then
+            echo "$found"
+            return
+        fi
+    done
+}
+
 unchecked() { note "$1" "not run" 0 "not run: $2"; }
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | head -n 1)
@@ -64,12 +74,13 @@ gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,nohea
         unchecked "the Python package" "there is no python3"
     fi
     # The suite makes calls that the driver refuses: those are no finding of memcheck's.
+    sanitizer=$(sanitizer)
     for tool in "memcheck --report-api-errors no" racecheck initcheck; do
         if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
             unchecked "compute-sanitizer, ${tool%% *}" "there is neither /dev/nvidiactl nor /dev/dxg"
-        elif "$here/sanitizer/bin/compute-sanitizer" --version > /dev/null 2>&1; then
+        elif [ -n "$sanitizer" ]; then
             # shellcheck disable=SC2086 # the tool and its options are words
-            check "compute-sanitizer, ${tool%% *}" "$here/sanitizer/bin/compute-sanitizer" --tool $tool --error-exitcode 9 \
+            check "compute-sanitizer, ${tool%% *}" "$sanitizer" --tool $tool --error-exitcode 9 \
                 "$here/bin/conformance" -test.v -test.run '^TestGPU'
         else
             unchecked "compute-sanitizer, ${tool%% *}" "compute-sanitizer does not start on this machine"

@@ -6,6 +6,7 @@ from mutation import Mutant
 from subject import Go
 
 LADDER = "^TestTheLadder$|^TestAFitting"
+RELAXED = "^TestWhatIsMovedHasAnEnd$"
 FRAGMENTATION = "^TestFragmentation$|^TestFreeSegments"
 
 POOLS = Go(
@@ -13,7 +14,9 @@ POOLS = Go(
     folders=("core/alloc", "core/pool"),
     package="core/pool",
     mode="^TestRandomPrograms$",
-    sound=("^TestRandomPrograms$", LADDER, FRAGMENTATION, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries"),
+    sound=(
+        "^TestRandomPrograms$", LADDER, FRAGMENTATION, RELAXED, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries",
+    ),
     mutants=(
         Mutant(
             "others-at-once", "what another stream has freed is given out before the device has come past it",
@@ -40,6 +43,18 @@ POOLS = Go(
         Mutant(
             "parts-of-segments-lose-memory", "a segment loses its memory though only a part of it is free",
             "space.spare", "from := s.segments(f.Offset)", "from := f.Offset / s.segment * s.segment",
+        ),
+        Mutant(
+            "slack-stays", "memory is moved from segment to segment for ever",
+            "Pool.relax", "p.slack *= 2", "", mode=RELAXED,
+        ),
+        Mutant(
+            "slack-of-the-program-grows", "a slack that was asked for does not hold",
+            "Pool.relax", "p.options.Slack != 0 || p.slack", "p.slack", mode=RELAXED,
+        ),
+        Mutant(
+            "slack-grows-at-once", "the slack doubles though little of what was allocated was moved",
+            "Pool.relax", "&& since > (taken-p.relaxed.taken)/movedShare", "", mode=FRAGMENTATION,
         ),
         Mutant(
             "limit-forgotten", "segments get more memory than the limit",
