@@ -2292,22 +2292,20 @@ typedef struct mmsb_runtime_options {
     void *refused_user;        /* NULL; the first argument of refused */
     uint64_t refused_attempts; /* 8; largest number of calls of refused for one block */
     /* NULL = blocks are the driver's stream-ordered memory. A text = they come from a pool, a caching allocator that takes
-     * segments of 2 MiB from the device, moves them to where memory is needed in one piece, and gives a stream what it has freed
-     * without the driver. The text is empty, or a configuration as in PyTorch's
-     * PYTORCH_ALLOC_CONF, such as "roundup_power2_divisions:4,large_segment_size_mb:64". Names of its own: limit_mb (the most
-     * memory that the pool takes), slack (how much more than was ever held at once it may take before segments are moved: 0.05,
-     * and more where many were moved), source: where segments come from. source:virtual is the default where the device has virtual memory. With plain (else the
-     * default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and managed (as
-     * UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With source:pinned
-     * fallback:pageable lets other host memory serve where pinned memory, or its budget, does not suffice; kernels do not reach
-     * that, copies do, and no budget counts it.
-     * slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB, 256 KiB, 1 MiB or 4 MiB; above that as without.
-     * expandable_segments:False is source:plain where no source is named. max_split_size_mb, max_non_split_rounding_mb and
-     * garbage_collection_threshold are read and have no effect: segments go back one by one or whole. Sizes above 2^60 - 1 are
-     * MMSB_E_INVALID_SIZE. Copies of other devices reach such memory. Their kernels reach managed and pinned memory; virtual
-     * memory with peers:true, where the device can be reached at all; plain memory never: MMSB_E_UNSUPPORTED with peers:true.
-     * The program orders their work
-     * (mmsb_stream_after). */
+     * segments of 2 MiB from the device, moves them to where memory is needed in one piece, and gives a stream what it has
+     * freed without the driver. The text is empty, or a configuration as in PyTorch's PYTORCH_ALLOC_CONF, such as
+     * "roundup_power2_divisions:4,large_segment_size_mb:64". Names of its own: limit_mb (the most memory that the pool takes),
+     * slack (how much more than was ever held at once it may take before segments are moved: 0.05, and more where many were
+     * moved), source: where segments come from. source:virtual is the default where the device has virtual memory. With plain
+     * (else the default), ordered (stream-ordered), pinned (host memory that devices and the host access at one address) and
+     * managed (as UNIFIED pages) each segment is an allocation of the driver, which does not move, and goes back whole. With
+     * source:pinned fallback:pageable lets other host memory serve where pinned memory, or its budget, does not suffice;
+     * kernels do not reach that, copies do, and no budget counts it. slabs:true rounds requests up to 4 KiB, 16 KiB, 64 KiB,
+     * 256 KiB, 1 MiB or 4 MiB; above that as without. expandable_segments:False is source:plain where no source is named.
+     * max_split_size_mb, max_non_split_rounding_mb and garbage_collection_threshold are read and have no effect: segments go
+     * back one by one or whole. Sizes above 2^60 - 1 are MMSB_E_INVALID_SIZE. Copies of other devices reach such memory. Their
+     * kernels reach managed and pinned memory; virtual memory with peers:true, where the device can be reached at all; plain
+     * memory never: MMSB_E_UNSUPPORTED with peers:true. The program orders their work (mmsb_stream_after). */
     const char *pool;
     /* 10 s; how long a call waits that finds too little memory, or budget, while blocks that were freed are pending and the
      * device passes none of them: each one that it passes begins the time anew, so that queued work is waited for, and a device

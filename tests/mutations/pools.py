@@ -15,7 +15,8 @@ POOLS = Go(
     package="core/pool",
     mode="^TestRandomPrograms$",
     sound=(
-        "^TestRandomPrograms$", LADDER, FRAGMENTATION, RELAXED, "^TestTheSourceFails$", "^TestAStream", "^TestParseNames|^TestRetries",
+        "^TestRandomPrograms$", LADDER, FRAGMENTATION, RELAXED, "^TestTheSourceFails$", "^TestAStream",
+        "^TestParseNames|^TestRetries",
     ),
     mutants=(
         Mutant(
