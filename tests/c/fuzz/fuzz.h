@@ -41,6 +41,7 @@ enum { UNTOUCHED = 42 };
 enum {
     CONTEXTS = 3,
     GUARDED_CONTEXT = 1,
+    NOWHERE = -1,
     PAGES = 40,
     LARGEST = 1500, /* bytes of a page */
     KEYS = 6,
@@ -68,6 +69,7 @@ typedef struct page {
     uint64_t epoch;
     uint64_t version;
     int location;
+    int copy;                               /* where its copy on the host is, or NOWHERE, when it was last looked at */
     uint32_t pins[MMSB_PIN_WRITE + 1];      /* by mode */
     uint32_t host_pins[MMSB_PIN_WRITE + 1]; /* of these: of its copy on the host */
     int read_only;

@@ -3,11 +3,11 @@
 
 static int any_direction(void) {
     static const int winners[] = {0, 0, MMSB_SYNC_HOST_WINS, MMSB_SYNC_DEVICE_WINS};
-    return MMSB_SYNC_TO_DEVICE + (int)below(3) + winners[below(4)];
+    return MMSB_SYNC_TO_DEVICE + (int)below(3) + winners[below(4)] + (chance(30) ? MMSB_SYNC_PINNED : 0);
 }
 
 static int no_direction(void) {
-    static const int none[] = {0, MMSB_SYNC_HOST_WINS, MMSB_SYNC_DEVICE_WINS, 13, 15, 16, 17, -1};
+    static const int none[] = {0, MMSB_SYNC_HOST_WINS, MMSB_SYNC_DEVICE_WINS, MMSB_SYNC_PINNED, 13, 15, 29, 33, -1};
     return none[below(sizeof none / sizeof none[0])];
 }
 
@@ -15,10 +15,13 @@ static int moves(const page_t *page, int direction) {
     return direction & MMSB_SYNC_TO_DEVICE && page->location != MMSB_LOCATION_GPU && page->location != MMSB_LOCATION_UNIFIED;
 }
 
+static size_t places(page_t *page);
+
 /* How many things are wrong with a sync of the page, and the code where it is one. */
-static int wrong_with(const page_t *page, int direction, int32_t device, mmsb_status_t *code) {
+static int wrong_with(page_t *page, int direction, int32_t device, mmsb_status_t *code) {
     int wrong = 0;
     *code = MMSB_OK;
+    places(page);
     int both = (direction & MMSB_SYNC_BOTH) == MMSB_SYNC_BOTH; /* which does nothing to a page with one memory */
     if (device != 0 && direction & MMSB_SYNC_TO_DEVICE && !(both && page->location == MMSB_LOCATION_UNIFIED)) {
         *code = MMSB_E_NO_DEVICE;
@@ -37,8 +40,8 @@ static int wrong_with(const page_t *page, int direction, int32_t device, mmsb_st
     return wrong;
 }
 
-/* In how many places the page is, as the library lists them. */
-static size_t places(const page_t *page) {
+/* In how many places the page is, as the library lists them. page->copy is where its copy on the host is. */
+static size_t places(page_t *page) {
     mmsb_page_copy_t copies[2];
     size_t count = UNTOUCHED;
     CALL(mmsb_page_copies(page->handle, copies, 2, &count), MMSB_OK);
@@ -46,10 +49,12 @@ static size_t places(const page_t *page) {
     SAME(copies[0].device == 0 && copies[0].size == page->size && copies[0].newer <= page->size, 1);
     SAME(count == 1 || (count == 2 && page->location == MMSB_LOCATION_GPU), 1);
     if (count == 2) {
-        SAME(copies[1].location, MMSB_LOCATION_CPU);
+        SAME(copies[1].location == MMSB_LOCATION_CPU || copies[1].location == MMSB_LOCATION_PINNED, 1);
+        page->copy = copies[1].location;
         SAME(copies[1].device == 0 && copies[1].size == page->size && copies[1].newer <= page->size, 1);
         SAME(copies[1].newer % 64 == 0 || page->size % 64 != 0, 1);
     } else {
+        page->copy = NOWHERE;
         SAME(copies[0].newer, 0);
     }
     return count;
@@ -57,8 +62,13 @@ static size_t places(const page_t *page) {
 
 /* The page is in step, unless the program has the address of one side. */
 static void synced(page_t *page, int direction) {
-    int kept_its_memory = page->location == MMSB_LOCATION_CPU && page->context != GUARDED_CONTEXT && !in_groups;
-    int moved = moves(page, direction);
+    int guarded = page->location == MMSB_LOCATION_CPU && page->context == GUARDED_CONTEXT; /* perhaps it is */
+    int on_host = page->location == MMSB_LOCATION_CPU || page->location == MMSB_LOCATION_PINNED;
+    int kept_its_memory = on_host && !guarded && !in_groups, moved = moves(page, direction);
+    int copy = moved && kept_its_memory ? page->location : page->copy;
+    if (copy == NOWHERE && direction & MMSB_SYNC_TO_HOST) {
+        copy = direction & MMSB_SYNC_PINNED ? MMSB_LOCATION_PINNED : MMSB_LOCATION_CPU;
+    }
     if (moved) {
         page->location = MMSB_LOCATION_GPU;
         page->exposed = 1;
@@ -67,6 +77,9 @@ static void synced(page_t *page, int direction) {
     size_t count = places(page);
     if (page->location == MMSB_LOCATION_GPU && (direction & MMSB_SYNC_TO_HOST || (moved && kept_its_memory))) {
         SAME(count, 2);
+    }
+    if (count == 2 && !(guarded && moved)) {
+        SAME(page->copy, copy);
     }
     mmsb_page_copy_t copies[2];
     if (count == 2) {
@@ -259,7 +272,7 @@ static void drain(void) {
     uint64_t done = UNTOUCHED, expected = 0;
     for (int i = 0; i < context->waiting_count; i++) {
         const waiting_t *w = &context->waiting[i];
-        const page_t *page = page_of(w->page);
+        page_t *page = page_of(w->page);
         own[i] = MMSB_OK;
         if (page == NULL) {
             continue;
