@@ -55,6 +55,34 @@ func TestUsesFromTwoRuntimesAreInOrder(t *testing.T) {
 	}
 }
 
+// Blocks that are awaited together are all done, whichever comes last, also those of two runtimes; a handle of none is an error
+// behind those before it.
+func TestBlocksAreAwaitedTogether(t *testing.T) {
+	w := newWorld(t, sim.Options{Latency: 10 * time.Millisecond}, 1)
+	other := w.others(t, 1)
+	near, there, err := w.allocate(0, 512)
+	require.NoError(t, err)
+	far, elsewhere, err := other.Allocate(Request{Bytes: 512, Stream: w.streams[1]})
+	require.NoError(t, err)
+	for _, order := range [][]uint64{{near, far}, {far, near}} {
+		require.NoError(t, w.use(0, near, there, 512, Write))
+		for range 3 {
+			require.NoError(t, w.use(1, far, elsewhere, 512, Write))
+		}
+		require.NoError(t, Await(ReadWrite, order...))
+		for _, stream := range w.streams[:2] {
+			done, err := stream.Done()
+			require.NoError(t, err)
+			require.True(t, done)
+		}
+	}
+	require.Equal(t, status.InvalidHandle, status.CodeOf(Await(Read, near, 1)))
+	w.endOf(t, near)
+	w.endOf(t, far)
+	_, err = other.Close()
+	require.NoError(t, err)
+}
+
 // Programs of two runtimes on blocks of the first: every access is in order, whatever the device does when, also where the second
 // runtime ends and another one comes.
 func TestRandomUsesFromTwoRuntimes(t *testing.T) {

@@ -8,7 +8,10 @@ ADDRESSES = "^(TestTheBlockAtAnAddress|TestFewAddressesAreLookedForAmongAllBlock
 
 WAITED = "^TestWhatAWaitHasPassedIsFree$"
 
-ACROSS = "^(TestUsesFromTwoRuntimes|TestRandomUsesFromTwo|TestUsesEndWithEither|TestASleepWaitsForOther|TestReadsOfRuntimes)"
+ACROSS = (
+    "^(TestUsesFromTwoRuntimes|TestRandomUsesFromTwo|TestUsesEndWithEither|TestBlocksAreAwaited|TestASleepWaitsForOther"
+    "|TestReadsOfRuntimes)"
+)
 
 DEVICE_RUNTIME = Go(
     name="device-runtime",
@@ -36,6 +39,10 @@ DEVICE_RUNTIME = Go(
         Mutant(
             "list-not-sorted", "what is listed is not found, and looked for among all blocks",
             "places.missed", "cmp.Compare(a.address, b.address)", "cmp.Compare(b.address, a.address)", mode=ADDRESSES,
+        ),
+        Mutant(
+            "one-awaited", "of blocks that are awaited together the first is",
+            "Await", "for _, handle := range handles {", "for _, handle := range handles[:1] {", mode=ACROSS,
         ),
         Mutant(
             "reads-add-up", "reads of runtimes that have ended stay in a block",
