@@ -228,10 +228,21 @@ func TestAFollowerThatComesTooLate(t *testing.T) {
 	require.Zero(t, nativetest.UnpinPage(seen, false))
 	caughtUp(t, writer, follower)
 	require.Equal(t, uint64(1), infoOf(t, follower).Following.Reloads)
+	version := func(id uint64) (version uint64) {
+		require.NoError(t, page.Read(handleOf(t, follower, id), func(p *page.Page) error {
+			version = p.Record.Version
+			return nil
+		}))
+		return version
+	}
+	had := version(idOf(other))
 	require.Zero(t, nativetest.WritePage(other, 0, []byte("later")))
-	require.Zero(t, nativetest.WritePage(create(t, writer, 10), 0, []byte("new")))
+	made := create(t, writer, 10)
+	require.Zero(t, nativetest.WritePage(made, 0, []byte("new")))
 	caughtUp(t, writer, follower)
 	require.Equal(t, detailsOf(t, writer, false), detailsOf(t, follower, false))
+	require.Equal(t, had+1, version(idOf(other)))
+	require.Greater(t, version(idOf(made)), had, "a version of the writer's may have been another state here")
 }
 
 // TestRandomFollowers runs programs of a writer beside followers, which have its state when they have its last record.
