@@ -175,8 +175,14 @@ func (d *Driver) Step(ordinal int, handle driver.Stream) error {
 	return status.Errorf(status.InvalidState, "stream 0x%x of device %d has no work", uint64(handle), ordinal)
 }
 
-// Finish runs everything that is queued, in the order of the streams. Not with Eager.
+// Finish runs everything that is queued, in the order of the streams. Eager streams run by themselves, and are waited for.
 func (d *Driver) Finish() {
+	if d.options.Scheduler == Eager {
+		for _, s := range d.streamsNow() {
+			s.sleep(s.queued.Load())
+		}
+		return
+	}
 	d.turn.Lock()
 	defer d.turn.Unlock()
 	for ready := d.ready(); len(ready) > 0; ready = d.ready() {
