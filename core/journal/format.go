@@ -260,6 +260,7 @@ type frame struct {
 	previous uint32 // crc of the frame before
 	crc      uint32 // of the whole frame without this number
 
+	open bool    // its last record's group goes on; eachRecord finds that
 	room *[]byte // of a frame that was put together from pieces: its memory, which a visit may exchange for other
 }
 

@@ -375,6 +375,32 @@ func TestAReplayFromTheMiddleOfAGroup(t *testing.T) {
 	}
 }
 
+// A segment that another one follows ends with a whole group, also where nothing has come to the other one.
+func TestASegmentEndsWithAWholeGroup(t *testing.T) {
+	for _, count := range []int{0, 1} {
+		disk := filetest.NewDisk()
+		w := open(t, disk, Options{})
+		for _, records := range [][][]byte{{run(1).encode(0)}, {run(2).encode(More)}} {
+			whole, used := buffer(records...)
+			require.NoError(t, w.Write(whole, used, w.Next(), 1, true)) // which is a lie
+		}
+		require.NoError(t, w.rotate())
+		for range count {
+			require.NoError(t, write(w, run(3)))
+		}
+		require.NoError(t, w.cut())
+		w.release()
+		_, _, err := readAll(disk, 1)
+		require.Equal(t, status.Corrupt, code(err), "%v", err)
+		require.ErrorContains(t, err, "ends with record 2, whose group goes on, but")
+		_, _, err = replayAll(disk, 0, Until{})
+		require.Equal(t, status.Corrupt, code(err), "%v", err)
+		_, last, err := replayAll(disk, 0, Until{Sequence: 1})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, last)
+	}
+}
+
 // A frame that says that the journal was closed has no records, also where nobody asks for any behind it.
 func TestAFrameWithoutRecordsIsEmpty(t *testing.T) {
 	disk := filetest.NewDisk()

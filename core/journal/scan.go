@@ -42,10 +42,14 @@ func (j *Journal) holding(record uint64) (segment int) {
 // frame that is not whole, where nothing behind it says that it was durable, or behind what a killed process left in its ring. A
 // process may write that segment meanwhile. Errors: those of visit, Corrupt, and those of the file system.
 func (j *Journal) scan(from position, end int64, visit func(f *frame, records []byte, at position) (more bool, err error)) error {
-	offset, next, chain := from.offset, from.next, from.chain
+	offset, next, chain, open := from.offset, from.next, from.chain, false
 	for i := from.segment; i < len(j.segments); i++ {
 		s := &j.segments[i]
 		if i > from.segment {
+			if open {
+				return status.Errorf(status.Corrupt, "%s ends with record %d, whose group goes on, but %s follows",
+					j.path(j.segments[i-1].name), next-1, s.name)
+			}
 			if s.before != next-1 || s.previous != chain {
 				return status.Errorf(status.Corrupt,
 					"%s follows record %d with checksum 0x%08x, but record %d with 0x%08x is the last "+
@@ -69,6 +73,9 @@ func (j *Journal) scan(from position, end int64, visit func(f *frame, records []
 			}
 			more, err = visit(f, whole[FrameHeadBytes:f.length], position{i, offset, next, chain})
 			next, chain = f.first+uint64(f.count), f.crc
+			if f.count > 0 {
+				open = f.open
+			}
 			return more, err
 		}
 		stopped, err := walk.upTo(limit, j.fs)
@@ -207,7 +214,7 @@ func (d *durableSearch) look(window []byte, at int64) bool {
 	return false
 }
 
-// eachRecord walks the records of a frame, and looks at how it ends. content is a record's body. Errors: Corrupt.
+// eachRecord walks the records of a frame, and looks at how it ends: frame.open. content is a record's body. Errors: Corrupt.
 func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recordHead, content []byte) (more bool)) error {
 	at, group := 0, f.first // the first record of the group that is open, as far as it is in this frame
 	for i := range f.count {
@@ -225,7 +232,7 @@ func eachRecord(f *frame, records []byte, visit func(sequence uint64, head recor
 			group = sequence + 1
 		}
 	}
-	if group < f.first+uint64(f.count) {
+	if f.open = group < f.first+uint64(f.count); f.open {
 		if err := checkBegins(f, group); err != nil {
 			return err
 		}

@@ -68,6 +68,8 @@ RECORD_RULES = Go(
     ),
 )  # fmt: skip
 
+SEGMENT = "^TestASegmentEndsWithAWholeGroup$"
+
 LAST = "^TestNoRecordIsBeyondTheLastNumber$|^TestATailEndsWithTheLastNumber$"
 
 LAST_NUMBERS = Go(
@@ -100,6 +102,24 @@ LAST_NUMBERS = Go(
         Mutant(
             "any-number-scanned", "all but a follower take frames of any number",
             "Journal.scan", 'checkNumbers("it", f.first, f.count)', "error(nil)",
+        ),
+    ),
+)  # fmt: skip
+
+SEGMENT_ENDS = Go(
+    name="segment-ends",
+    folders=("core/journal",),
+    package="core/journal",
+    mode=SEGMENT,
+    sound=(SEGMENT,),
+    mutants=(
+        Mutant(
+            "a-group-in-two-segments", "a segment may end within a group",
+            "Journal.scan", "open = f.open", "open = false",
+        ),
+        Mutant(
+            "all-groups-end", "nobody finds that a group goes beyond its frame",
+            "eachRecord", "f.open = group < f.first+uint64(f.count); f.open", "group < f.first+uint64(f.count)",
         ),
     ),
 )  # fmt: skip

@@ -54,7 +54,7 @@ from pages import PAGES
 from pictures import PICTURE_FILES, PICTURES, STATISTICS, WALKS
 from plugins import ADDRESSES, FOREIGN_STREAMS, LENT_BLOCKS
 from pools import POOL_LAYERS, POOLS
-from records import LAST_NUMBERS, LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, TOOL_CLONES
+from records import LAST_NUMBERS, LONG_COPIES, RECORD_RULES, REPLAYED_CLONES, SEGMENT_ENDS, TOOL_CLONES
 from sleeps import PARTITIONS, SLEEPS
 from states import DISTRIBUTED, STATES
 from stores import STORES
@@ -97,6 +97,7 @@ SHARES: list[list[Subject]] = [
         PLAIN_TEXTS,
         TOOL_CLONES,
         LAST_NUMBERS,
+        SEGMENT_ENDS,
         LONG_COPIES,
         LIMITS,
     ],

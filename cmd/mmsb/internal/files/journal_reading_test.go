@@ -76,6 +76,9 @@ func (d *directory) read(x *trial, chain uint32, after uint64, until journal.Unt
 		if i > 0 && (get64(s.header, 88) != next-1 || get32(s.header, 48) != before) {
 			r.end("a segment that does not follow")
 		}
+		if i > 0 && r.within && next-1 > r.after {
+			r.end("a segment that ends within a group")
+		}
 		if gap && first > after+1 && !r.ended {
 			if until.Sequence == 0 || until.Sequence >= first {
 				r.end("a step that was not recorded")
