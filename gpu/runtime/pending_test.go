@@ -18,14 +18,17 @@ import (
 // steadily is a patience that no test comes to the end of.
 const steadily = 10 * time.Second
 
-// waits fails the test where a call returns before the device goes on, and is what it returned then.
-func waits(t testing.TB, call func() error, goOn func()) error {
-	done := make(chan error, 1)
+// waits fails the test where a call of a runtime returns before it has waited. Then the device goes on; what the call returns is
+// waits'.
+func waits(t testing.TB, r *Runtime, call func() error, goOn func()) error {
+	done, before := make(chan error, 1), r.counts.settles.Load()
 	go func() { done <- call() }()
-	select {
-	case err := <-done:
-		require.FailNow(t, "nobody has waited", "%v", err)
-	case <-time.After(20 * time.Millisecond):
+	for begin := time.Now(); r.counts.settles.Load() == before && time.Since(begin) < steadily; {
+		select {
+		case err := <-done:
+			require.FailNow(t, "nobody has waited", "%v", err)
+		case <-time.After(time.Millisecond):
+		}
 	}
 	goOn()
 	return <-done
@@ -87,7 +90,7 @@ func TestPendingMemoryIsWaitedFor(t *testing.T) {
 				require.NoError(t, of.device.Fill(of.streams[0].native, address, 1, 12*mib))
 				mustFree(t, handle)
 				waited := w.runtime.Usage().Settles
-				require.NoError(t, waits(t, func() (err error) {
+				require.NoError(t, waits(t, w.runtime, func() (err error) {
 					handle, _, err = w.allocate(1, 13*mib)
 					return err
 				}, w.driver.Finish))
@@ -118,7 +121,7 @@ func TestPendingMemoryComesInPieces(t *testing.T) {
 		mustFree(t, handle)
 	}
 	var handle uint64
-	require.NoError(t, waits(t, func() (err error) {
+	require.NoError(t, waits(t, w.runtime, func() (err error) {
 		handle, _, err = w.allocate(3, 13*mib)
 		return err
 	}, func() {
@@ -170,7 +173,7 @@ func TestOthersWaitForPendingMemory(t *testing.T) {
 	}
 	pend(12 * mib)
 	var managed driver.Address
-	require.NoError(t, waits(t, func() (err error) {
+	require.NoError(t, waits(t, w.runtime, func() (err error) {
 		managed, err = w.runtime.AllocateHost(driver.Managed, 14*mib)
 		return err
 	}, w.driver.Finish))
@@ -183,7 +186,7 @@ func TestOthersWaitForPendingMemory(t *testing.T) {
 	w.driver.Finish()
 	require.NoError(t, w.runtime.Sleep([]Tag{weights}, SleepOptions{Mode: SleepDrop}))
 	pend(14 * mib)
-	require.NoError(t, waits(t, func() error { return w.runtime.Wake([]Tag{weights}) }, w.driver.Finish))
+	require.NoError(t, waits(t, w.runtime, func() error { return w.runtime.Wake([]Tag{weights}) }, w.driver.Finish))
 	mustFree(t, handle)
 }
 
@@ -289,7 +292,7 @@ func TestWaitingEndsWithTheDeviceAndTheRuntime(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, w.use(0, handle, address, 12*mib, Write))
 			mustFree(t, handle)
-			requireCode(t, ends.code, waits(t, func() error {
+			requireCode(t, ends.code, waits(t, w.runtime, func() error {
 				_, _, err := w.allocate(1, 13*mib)
 				return err
 			}, func() { ends.by(w) }))
