@@ -134,10 +134,8 @@ func (r *Residency) checkReplicas() error {
 // checkPairs checks pages in two places: the host's copy is a frame that is large enough, and no granule is newer on both sides
 // or behind the page's end.
 func (r *Residency) checkPairs() error {
-	r.pairs.Lock()
-	defer r.pairs.Unlock()
 	frames := make(map[uint32]uint32)
-	for index, both := range r.pairs.of {
+	for index, both := range r.pairs.all() {
 		record, frame := native.RecordAt(index), native.RecordAt(both.frame)
 		state := record.LoadState()
 		_, end := both.granules(0, record.Size)
@@ -147,6 +145,9 @@ func (r *Residency) checkPairs() error {
 		case native.Kind(frame.LoadState()) != native.StateFrame || frame.Size < record.Size || twice:
 			return broken("the host's copy of record %d is record %d, of %d bytes with state 0x%016x; record %d has it: %t",
 				index, both.frame, frame.Size, frame.LoadState(), other, twice)
+		case both.locator != frame.Locator:
+			return broken("the host's copy of record %d is at place 0x%x, that of its frame, record %d, at 0x%x", index,
+				both.locator, both.frame, frame.Locator)
 		case both.before != 0:
 			return broken("record %d is in two places, and a call still has its address", index)
 		case both.rawOnDevice(record) && both.reference == 0 && both.host.Overlaps(0, end):

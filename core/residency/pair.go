@@ -27,30 +27,34 @@ const (
 // exposedForGood is a page's whose address was given out without a pin: MMSB__EXPOSED_FOR_GOOD.
 const exposedForGood = 2
 
-// pair is what is known of a page in two places; its page's lock is held by whoever looks at it.
+// pair is what is known of a page in two places; its page's lock is held by whoever looks at it. What a sync needs comes first: a
+// sync reads thousands, each out of slow memory.
 type pair struct {
-	frame        uint32 // record whose memory the host's copy is
-	pinned       bool   // that is pinned memory
-	shift        uint   // of a granule
+	frame     uint32 // record whose memory the host's copy is
+	reference uint32 // see readPins; region; 0 = nobody writes there
+	locator   uint64 // of that memory
+	// What is newer where. Small sets are in words.
 	host, device alloc.Set
+	words        [2]uint64
+	shift        uint8 // of a granule
+	pinned       bool  // the host's copy is pinned memory
 	// out: the program was given the device's address. All that was newer on the host had gone there before.
 	out bool
-	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
-	before  uint32 // region; 0 = no call does
-	version uint64
 	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device. exact: beside
 	// others who write there, so that only the bytes of these runs may go.
 	prepared, passing, exact bool
 	runs                     []delta.Run
-	// The program was given the address of the host's copy: pins of it to read and to write, and what both sides had in common
-	// when it could begin to write there.
+	// The program was given the address of the host's copy: pins of it to read and to write; reference is what both sides had in
+	// common when it could begin to write there.
 	readPins, writePins uint16
-	reference           uint32 // region; 0 = nobody writes there
+	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
+	before  uint32 // region; 0 = no call does
+	version uint64
 }
 
 // shiftOf is that of the granules of a page of a size.
-func shiftOf(size uint64) uint {
-	shift := uint(granuleShift)
+func shiftOf(size uint64) uint8 {
+	shift := uint8(granuleShift)
 	for size>>shift >= mostGranules {
 		shift++
 	}
@@ -59,7 +63,9 @@ func shiftOf(size uint64) uint {
 
 func newPair(frame uint32, size uint64) *pair {
 	record := native.RecordAt(frame)
-	p := &pair{frame: frame, pinned: native.Class(record.LoadState()) == native.ClassDevice, shift: shiftOf(size)}
+	p := &pair{frame: frame, locator: record.Locator, shift: shiftOf(size)}
+	p.pinned = native.Class(record.LoadState()) == native.ClassDevice
+	p.host, p.device = p.words[0:0:1], p.words[1:1:2]
 	record.DirtyFirst, record.DirtyLast = 0, 255 // where it is small memory: anything is written there
 	return p
 }
@@ -73,7 +79,7 @@ func (p *pair) granules(offset, length uint64) (first, end uint64) {
 }
 
 // bytes are the host's copy of a page of a size.
-func (p *pair) bytes(size uint64) []byte { return native.Bytes(native.RecordAt(p.frame).Locator, size) }
+func (p *pair) bytes(size uint64) []byte { return native.Bytes(p.locator, size) }
 
 // newer adds the ranges of a set to a list, and says how many bytes they are.
 func (p *pair) newer(of alloc.Set, first, end, size uint64, list func(offset, length uint64)) {
@@ -379,7 +385,7 @@ func (r *Residency) lend(index uint32, p *pair) error {
 	}
 	copy(native.Bytes(native.Locator(before, 0), record.Size), p.bytes(record.Size))
 	p.before, p.version = before, record.Version
-	record.SetLocator(native.RecordAt(p.frame).Locator)
+	record.SetLocator(p.locator)
 	return nil
 }
 
@@ -441,7 +447,7 @@ func (r *Residency) copyAt(both *pair) Placement {
 	if !both.pinned {
 		return Placement{}
 	}
-	return r.shared.get(native.LocatorRegion(native.RecordAt(both.frame).Locator)).Placement
+	return r.shared.get(native.LocatorRegion(both.locator)).Placement
 }
 
 // moveBack moves a page in two places to where the host's copy lies: what is newer on the device comes, and the copy is the

@@ -46,7 +46,7 @@ func TestNewerRanges(t *testing.T) {
 }
 
 func TestGranulesOfLargePagesAreLarger(t *testing.T) {
-	for size, shift := range map[uint64]uint{1: 6, 1 << 20: 6, 1<<30 - 64: 6, 1 << 30: 7, 1 << 40: 17} {
+	for size, shift := range map[uint64]uint8{1: 6, 1 << 20: 6, 1<<30 - 64: 6, 1 << 30: 7, 1 << 40: 17} {
 		require.Equal(t, shift, shiftOf(size), "%d bytes", size)
 		require.Less(t, size>>shiftOf(size), uint64(mostGranules))
 	}

@@ -32,7 +32,7 @@ type Residency struct {
 	disk     disk
 	copies   table[hostCopy] // by record: of pages on devices
 	callers  table[caller]   // by record: of adopted pages there
-	pairs    table[*pair]    // by record: of pages in two places
+	pairs    pairTable       // by record: of pages in two places
 	replicas replicas
 	waiting  table[*Source] // by record: of pages whose bytes are still there
 	shared   table[shared]  // by region: of memory of devices that the host reaches

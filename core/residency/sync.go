@@ -2,7 +2,6 @@ package residency
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -385,10 +384,11 @@ func (p *Page) DropHostCopy() error {
 }
 
 // InTwoPlaces lists the records of pages in two places.
-func (r *Residency) InTwoPlaces() []uint32 {
-	r.pairs.Lock()
-	defer r.pairs.Unlock()
-	return slices.Collect(maps.Keys(r.pairs.of))
+func (r *Residency) InTwoPlaces() (indices []uint32) {
+	for index := range r.pairs.all() {
+		indices = append(indices, index)
+	}
+	return indices
 }
 
 // IsOn says whether a page lies on a device now. Nobody needs to have locked it: the answer may be of the moment before.

@@ -20,7 +20,9 @@ import (
 // C may free a block whose record is Live, and allocate it again, without the mutex. Who needs the block in Go locks it, by which
 // it becomes Held; when its last use has ended, and all of its work was on its own stream, it is Live again.
 type block struct {
-	mutex  sync.Mutex
+	mutex sync.Mutex
+	// idle is the block's handle where Await has found nothing to wait for, and nobody has locked the block since.
+	idle   atomic.Uint64
 	record *blocks.Record
 	index  uint32
 
@@ -169,6 +171,7 @@ func (t *blockTable) locked(handle uint64) (*block, error) {
 		return nil, err
 	}
 	b.mutex.Lock()
+	b.idle.Store(0)
 	if b.hold(uint32(handle >> 28)) {
 		return b, nil
 	}
@@ -231,7 +234,10 @@ func (b *block) what() uint32 {
 }
 
 // set changes what the record says, where nobody else may.
-func (b *block) set(what uint32) { b.record.State.Store(blocks.State(b.generation(), what)) }
+func (b *block) set(what uint32) {
+	b.idle.Store(0)
+	b.record.State.Store(blocks.State(b.generation(), what))
+}
 
 // memory is the block's, as the layers know it. The mutex is held, and the block is not C's.
 func (b *block) memory() Memory {

@@ -4,6 +4,9 @@
 package runtime
 
 import (
+	"slices"
+
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 )
 
@@ -88,6 +91,9 @@ func Await(access Access, handles ...uint64) error {
 		}
 	}()
 	for _, handle := range handles {
+		if allBlocks.isIdle(handle) {
+			continue
+		}
 		b, err := allBlocks.locked(handle)
 		if err != nil {
 			return err
@@ -109,6 +115,9 @@ func Await(access Access, handles ...uint64) error {
 			points = append(points, b.reads...)
 		}
 		b.used()
+		if err == nil {
+			b.noteIdle()
+		}
 		b.mutex.Unlock()
 		for _, p := range points {
 			if err == nil {
@@ -120,6 +129,24 @@ func Await(access Access, handles ...uint64) error {
 		}
 	}
 	return nil
+}
+
+// noteIdle lets the next Await pass by a block in which nothing is queued, and which C cannot free. The mutex is held.
+func (b *block) noteIdle() {
+	if b.what() == blocks.Held && !b.taken() && b.write.passed() && !slices.ContainsFunc(b.reads, pending) {
+		b.idle.Store(b.current())
+	}
+}
+
+func pending(p point) bool { return !p.passed() }
+
+// isIdle says of a handle that there is nothing to wait for, without the block's lock. While some memory sleeps nobody knows.
+func (t *blockTable) isIdle(handle uint64) bool {
+	if allResting.Load() > 0 {
+		return false
+	}
+	b, err := t.find(handle)
+	return err == nil && b.idle.Load() == handle
 }
 
 // await blocks until the device has come past a point, which may be of another runtime than the caller's.

@@ -316,12 +316,20 @@ func (p *Pool) mend(partitions []int) (err error) {
 	return err
 }
 
+// allResting are the partitions of all pools that are not awake.
+var allResting atomic.Int32
+
+func (p *Pool) countResting(more int32) {
+	allResting.Add(more)
+	p.resting.Add(more)
+}
+
 // rest stops uses and allocations in partitions that are awake.
 func (p *Pool) rest(partitions []int) error {
-	p.resting.Add(int32(len(partitions)))
+	p.countResting(int32(len(partitions)))
 	err := p.books.Rest(partitions, false)
 	if err != nil {
-		p.resting.Add(-int32(len(partitions)))
+		p.countResting(-int32(len(partitions)))
 	}
 	return err
 }
@@ -329,7 +337,7 @@ func (p *Pool) rest(partitions []int) error {
 func (p *Pool) settle(partitions []int, asleep bool) {
 	p.books.Settle(partitions, asleep)
 	if !asleep {
-		p.resting.Add(-int32(len(partitions)))
+		p.countResting(-int32(len(partitions)))
 	}
 }
 
@@ -369,5 +377,6 @@ func (p *Pool) endSleepers() (first error) {
 	for partition := range p.kept {
 		p.forget(p.kept[partition].Swap(nil))
 	}
+	p.countResting(-p.resting.Load())
 	return p.mover.end(p.device, p.host.Lost())
 }

@@ -13,6 +13,8 @@ ACROSS = (
     "|TestReadsOfRuntimes)"
 )
 
+IDLE = "^(TestIdleBlocks|TestABlockOfMagazinesIsNotIdle|TestIdleBlocksEndWithTheirRuntime)$"
+
 DEVICE_RUNTIME = Go(
     name="device-runtime",
     folders=("gpu/runtime",),
@@ -20,7 +22,7 @@ DEVICE_RUNTIME = Go(
     mode="^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$",
     sound=(
         "^(TestAccountsAreKept|TestAllInterleavings|TestAnEndedRuntimeIsForgotten|TestRandomSchedules)$", ADDRESSES, WAITED,
-        ACROSS,
+        ACROSS, IDLE,
     ),
     environment={"MMSB_EVERY": "37", "MMSB_SCHEDULES": "10000", "MMSB_SEED": "1"},
     mutants=(
@@ -43,6 +45,34 @@ DEVICE_RUNTIME = Go(
         Mutant(
             "one-awaited", "of blocks that are awaited together the first is",
             "Await", "for _, handle := range handles {", "for _, handle := range handles[:1] {", mode=ACROSS,
+        ),
+        Mutant(
+            "idle-for-ever", "what is queued in a block that was idle is not waited for",
+            "blockTable.locked", "b.idle.Store(0)", "", mode=IDLE,
+        ),
+        Mutant(
+            "idle-in-use", "a block is idle while a use of it is open, whose end does not change that",
+            "block.noteIdle", "!b.taken() && ", "", mode=IDLE,
+        ),
+        Mutant(
+            "idle-with-reads", "a block is idle although it is read",
+            "block.noteIdle", "!slices.ContainsFunc(b.reads, pending)", "true", mode=IDLE,
+        ),
+        Mutant(
+            "idle-and-in-a-magazine", "a block is idle that C may free and allocate again",
+            "block.noteIdle", "b.what() == blocks.Held && ", "", mode=IDLE,
+        ),
+        Mutant(
+            "idle-asleep", "a block that sleeps is passed by",
+            "blockTable.isIdle", "allResting.Load() > 0", "false", mode=IDLE,
+        ),
+        Mutant(
+            "idle-after-the-end", "a block of a runtime that has ended is idle still",
+            "block.set", "b.idle.Store(0)", "", mode=IDLE,
+        ),
+        Mutant(
+            "rests-after-the-end", "what sleeps when its runtime ends is counted for ever",
+            "Pool.endSleepers", "p.countResting(-p.resting.Load())", "", mode=IDLE,
         ),
         Mutant(
             "reads-add-up", "reads of runtimes that have ended stay in a block",

@@ -59,7 +59,7 @@ from sleeps import PARTITIONS, SLEEPS
 from states import DISTRIBUTED, STATES
 from stores import STORES
 from subject import ROOT, Plantings, Python, Subject
-from syncs import SYNCS
+from syncs import PAIRS, SYNCS
 from tensors import TENSORS
 from traces import REPLAYS, TRACES
 from writing import WRITING
@@ -68,7 +68,7 @@ from writing import WRITING
 SHARES: list[list[Subject]] = [
     [LIBRARY, COMPARISONS, PROPAGATION, ARROW, TENSORS],
     [GRAMMAR, GATE],
-    [SYNCS, PAGES, GUARD_COUNT],
+    [SYNCS, PAIRS, PAGES, GUARD_COUNT],
     [STORES, JOURNAL],
     [HISTORIES, LOADS, FAILED_JOURNALS, WRITING, RECORDS, FAR_FILES, MASK_CLEARS, LONG_CHAINS, REPLAYED_CLONES],
     [HITS, DEVICE_RUNTIME, PICTURES, LENT_BLOCKS, WHOLE_SEGMENTS, POOLS, WALKS, PARTITIONS, STATISTICS, TABLES, LAUNCHES],

@@ -64,10 +64,6 @@ SYNCS = Go(
             "Page.ready", "if way.pinned {", "if false {", mode=PINNED,
         ),
         Mutant(
-            "table-looks-empty", "of what is known of other pages nothing is found when that of one goes",
-            "table.take", "t.some.Store(len(t.of) > 0)", "t.some.Store(false)",
-        ),
-        Mutant(
             "share-left-out", "a processor leaves out a part of what is shared",
             "Do", "i = next.Add(1) - 1 {", "i = next.Add(2) - 1 {",
             mode=SHARES,
@@ -417,6 +413,34 @@ SYNCS = Go(
         Mutant(
             "read-from-the-lost", "a page whose device is lost is read there, though a replica has it",
             "instead", "list[0].backing(), status.CodeOf", "p.backing(), status.CodeOf", mode=REPLICAS,
+        ),
+    ),
+)  # fmt: skip
+
+FOUND_AGAIN = "^(TestPairsAreFoundAgain|TestWhatIsKnownIsFoundAgain)$"
+
+PAIRS = Go(
+    name="pairs",
+    folders=("core/residency",),
+    package="core/residency",
+    mode=FOUND_AGAIN,
+    sound=(FOUND_AGAIN,),
+    mutants=(
+        Mutant(
+            "table-looks-empty", "of what is known of other pages nothing is found when that of one goes",
+            "table.take", "t.some.Store(len(t.of) > 0)", "t.some.Store(false)",
+        ),
+        Mutant(
+            "pairs-look-empty", "of what is known of other pages in two places nothing is found when that of one goes",
+            "pairTable.take", "t.some.Store(len(t.chunks) > 0)", "t.some.Store(false)",
+        ),
+        Mutant(
+            "chunk-goes-too-soon", "what is known of a page's neighbours in two places goes with it",
+            "pairTable.take", "chunk.count == 0", "true",
+        ),
+        Mutant(
+            "one-chunk", "what is known of pages in two places is looked for in one chunk only",
+            "pairTable.getAll", "i == 0 || number != indices[i-1]>>pairChunkBits", "i == 0",
         ),
     ),
 )  # fmt: skip
