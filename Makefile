@@ -307,7 +307,7 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 
 .PHONY: whole
 whole: race every-bit mutants test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle test-deb \
-    test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
+    test-dist test-wheel test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
     build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/c/cancel_test.c.run

@@ -129,12 +129,13 @@ def processors_used(since: float) -> str:
     return f"all: {took:.0f} s, {used:.0f} s of processors, {100 * used / took / processors:.0f} % of {processors}"
 
 
-# They need large downloads: the packages of other libraries, a browser, JAX. A commit has one of them.
-IN_TURN = ("test-peers", "test-pictures", "test-jax")
+# A commit has one of these: some need large downloads (the packages of other libraries, a browser, JAX), two build the library
+# once more.
+IN_TURN = (("test-peers", "test-dist"), ("test-pictures", "test-wheel"), ("test-jax",))
 
 
 def of_other_commits() -> set:
-    return {suite for share, suite in enumerate(IN_TURN) if share not in shares(len(IN_TURN))}
+    return {suite for share, suites in enumerate(IN_TURN) if share not in shares(len(IN_TURN)) for suite in suites}
 
 
 def main(suites: list) -> int:
