@@ -128,6 +128,7 @@ func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 		JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
 		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch), ToHost: o.to_host != 0,
 		Journal: C.GoString(o.journal), IDs: numbers(o.page_ids, C.size_t(o.page_count)),
+		Snapshot: *(*snapshot.ID)(unsafe.Pointer(&o.snapshot_id)),
 	}
 }
 

@@ -1564,6 +1564,8 @@ typedef struct mmsb_load_options {
     uint64_t timeout_ns;           /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
     int32_t to_host;               /* 0; 1 = pages come to the CPU that lie on devices, or in pinned or managed memory */
     int32_t reserved_word;
+    uint8_t snapshot_id[16]; /* zeros = any; id of the snapshot that it must be (mmsb_snapshot_info_t): what was looked at with
+                                mmsb_snapshot_open, and not one that has taken its place at the path since */
     uint64_t reserved[2];
 } mmsb_load_options_t;
 
@@ -1588,11 +1590,11 @@ MMSB_API void mmsb_load_options_init(mmsb_load_options_t *options);
  * path stands for what the journal's directory begins with: the directory alone gives the whole state.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (a page that would be replaced is pinned; a
  * save or a load is running), MMSB_E_NOT_FOUND (file, base, or a page id), MMSB_E_IO, MMSB_E_FORMAT, MMSB_E_CORRUPT (the text has
- * page and offset), MMSB_E_MISMATCH (the base is another snapshot; adopted memory has another size; with page_ids, a cycle with
- * dependencies of pages that stay; the journal is of another lineage, or begins after the snapshot, or has a gap),
- * MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page with the id was adopted as
- * read-only), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads:
- * any. Blocks: until done or the time is over. Since 0.1. */
+ * page and offset), MMSB_E_MISMATCH (it is not snapshot_id, or the base is another snapshot; adopted memory has another size;
+ * with page_ids, a cycle with dependencies of pages that stay; the journal is of another lineage, or begins after the
+ * snapshot, or has a gap), MMSB_E_ALREADY_EXISTS (a page that was created meanwhile has the id), MMSB_E_INVALID_STATE (a page
+ * with the id was adopted as read-only), MMSB_E_NO_DEVICE, MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT, MMSB_E_NO_SPACE,
+ * MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_load(mmsb_context_t context, const char *path, const mmsb_load_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_load; progress counts bytes. page_ids and the strings are copied.

@@ -151,6 +151,10 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 			return nil, false, err
 		}
 	}
+	if err := o.expects(opened); err != nil {
+		_ = opened.Close()
+		return nil, false, err
+	}
 	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, unasked: unasked,
 		sums: make(map[uint32][]uint32), changedIn: make(map[uint32]int)}
 	releases, err = l.run()
@@ -160,6 +164,14 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 		l.source.Done()
 	}
 	return releases, l.replaced, err
+}
+
+// expects says whether a snapshot is the one that is to be loaded. Errors: Mismatch.
+func (o *LoadOptions) expects(opened *snapshot.Snapshot) error {
+	if id := opened.Header().ID; o.Snapshot != (snapshot.ID{}) && id != o.Snapshot {
+		return status.Errorf(status.Mismatch, "what is to be loaded is snapshot %s, not %s", id, o.Snapshot)
+	}
+	return nil
 }
 
 func (l *loader) run() (releases []func(), err error) {

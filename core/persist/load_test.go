@@ -12,6 +12,7 @@ import (
 
 	"libmmsb/core/abi"
 	"libmmsb/core/page"
+	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 	"libmmsb/native"
 )
@@ -167,5 +168,27 @@ func TestDamageIsToldWithThePage(t *testing.T) {
 			require.Equal(t, status.Corrupt, status.CodeOf(err))
 			require.ErrorContains(t, err, fmt.Sprintf("page %d is damaged", i+1))
 		}
+	}
+}
+
+// A load can name its snapshot: where it is another one, nothing has changed.
+func TestALoadThatNamesItsSnapshot(t *testing.T) {
+	context := newContext(t)
+	createFilled(t, context, 100, 1, 1)
+	path := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	opened, err := snapshot.Open(path, snapshot.OpenOptions{})
+	require.NoError(t, err)
+	id := opened.Header().ID
+	require.NoError(t, opened.Close())
+	for _, o := range []LoadOptions{{}, {Lazy: true}, {InPlace: true}, {IDs: []uint64{1}}} {
+		o.Snapshot = id
+		require.NoError(t, Load(context, FromPath(path), o, nil))
+		before, handle := contents(t, context), handleOf(t, context, 1)
+		o.Snapshot[3] ^= 1
+		err := Load(context, FromPath(path), o, nil)
+		require.Equal(t, status.Mismatch, status.CodeOf(err), "%v", err)
+		require.Equal(t, before, contents(t, context))
+		require.Equal(t, handle, handleOf(t, context, 1))
 	}
 }

@@ -23,8 +23,9 @@ type LoadOptions struct {
 	JournalUntilTime int64
 	JournalPage      uint64 // only with JournalEpoch
 	JournalEpoch     uint64
-	Follows          bool // for who follows the journal
-	ToHost           bool // pages come to the CPU that the snapshot has on devices
+	Follows          bool        // for who follows the journal
+	ToHost           bool        // pages come to the CPU that the snapshot has on devices
+	Snapshot         snapshot.ID // that it must be; zeros = any
 }
 
 // loader is one load.

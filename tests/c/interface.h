@@ -256,7 +256,7 @@ FIELD_IS(mmsb_save_options_t, chain_limit, 44, 4);
 FIELD_IS(mmsb_save_options_t, timeout_ns, 48, 8);
 FIELD_IS(mmsb_save_options_t, reserved, 56, 24);
 
-SIZE_IS(mmsb_load_options_t, 96);
+SIZE_IS(mmsb_load_options_t, 112);
 FIELD_IS(mmsb_load_options_t, struct_size, 0, 4);
 FIELD_IS(mmsb_load_options_t, mode, 4, 4);
 FIELD_IS(mmsb_load_options_t, page_ids, 8, 8);
@@ -269,7 +269,8 @@ FIELD_IS(mmsb_load_options_t, journal_epoch, 56, 8);
 FIELD_IS(mmsb_load_options_t, timeout_ns, 64, 8);
 FIELD_IS(mmsb_load_options_t, to_host, 72, 4);
 FIELD_IS(mmsb_load_options_t, reserved_word, 76, 4);
-FIELD_IS(mmsb_load_options_t, reserved, 80, 16);
+FIELD_IS(mmsb_load_options_t, snapshot_id, 80, 16);
+FIELD_IS(mmsb_load_options_t, reserved, 96, 16);
 
 SIZE_IS(mmsb_save_stats_t, 112);
 FIELD_IS(mmsb_save_stats_t, struct_size, 0, 4);

@@ -193,6 +193,40 @@ static void a_load_replaces_all_pages_or_none(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A load of the snapshot that somebody has looked at, and not of another one that has its path by now. */
+static void a_load_can_name_its_snapshot(void) {
+    mmsb_context_t context = new_state();
+    CHECK_OK(mmsb_snapshot_save(context, at("state"), NULL));
+    mmsb_snapshot_t looked_at;
+    mmsb_snapshot_info_t info;
+    mmsb_snapshot_info_init(&info);
+    CHECK_OK(mmsb_snapshot_open(at("state"), &looked_at));
+    CHECK_OK(mmsb_snapshot_info(looked_at, &info));
+    write_pattern(page_of(context, 3), 77);
+    for (int mode = MMSB_LOAD_EAGER; mode <= MMSB_LOAD_IN_PLACE; mode++) {
+        mmsb_load_options_t options;
+        mmsb_load_options_init(&options);
+        options.mode = mode;
+        memcpy(options.snapshot_id, info.id, sizeof info.id);
+        mmsb_context_t again = new_context();
+        CHECK_OK(mmsb_snapshot_load(again, at("state"), &options));
+        mmsb_page_t third = page_of(again, 3);
+        CHECK(page_holds_pattern(third, 2, sizes[2] - 1));
+        CHECK_OK(mmsb_snapshot_save(context, at("other"), NULL));
+        CHECK_STATUS(mmsb_snapshot_load(again, at("other"), &options), MMSB_E_MISMATCH);
+        options.snapshot_id[15] ^= 1;
+        CHECK_STATUS(mmsb_snapshot_load(again, at("state"), &options), MMSB_E_MISMATCH);
+        CHECK(strstr(mmsb_last_error(), "what is to be loaded is snapshot ") != NULL);
+        CHECK(page_holds_pattern(third, 2, sizes[2] - 1));
+        memset(options.snapshot_id, 0, sizeof options.snapshot_id);
+        CHECK_OK(mmsb_snapshot_load(again, at("other"), &options));
+        CHECK(page_holds_pattern(page_of(again, 3), 77, sizes[2]));
+        CHECK_OK(mmsb_context_destroy(again));
+    }
+    CHECK_OK(mmsb_snapshot_close(looked_at));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void descriptors_and_memory(void) {
     mmsb_context_t context = new_state();
     void *memory = NULL;
@@ -1217,6 +1251,7 @@ int main(int count, char **arguments) {
     folder_make();
     RUN_IN_FOLDER(what_is_saved_comes_back);
     RUN_IN_FOLDER(a_load_replaces_all_pages_or_none);
+    RUN_IN_FOLDER(a_load_can_name_its_snapshot);
     RUN_IN_FOLDER(descriptors_and_memory);
     RUN_IN_FOLDER(tickets);
     RUN_IN_FOLDER(a_chain_holds_what_changed);

@@ -10,6 +10,7 @@ TWICE = "^TestAPageTwiceUnderANewerFile$"
 ADOPTED = "^TestALoadGoesIntoAdoptedMemory$"
 FAILING = "^TestADiskThatFailsBehindTheVerification$"
 DAMAGED = "^TestDamageIsToldWithThePage$"
+NAMED = "^TestALoadThatNamesItsSnapshot$"
 CANCELLED = "^TestACancelledLoadInPlaceFillsAllOrNothing$"
 
 LOADS = Go(
@@ -22,6 +23,7 @@ LOADS = Go(
         TWICE,
         f"{ADOPTED}|{FAILING}|{CANCELLED}",
         DAMAGED,
+        NAMED,
     ),
     mutants=(
         Mutant(
@@ -31,6 +33,14 @@ LOADS = Go(
             "if o.DistinctLater {",
             "if false {",
             mode=TWICE,
+        ),
+        Mutant(
+            "any-file",
+            "a load takes any snapshot that has the path",
+            "LoadOptions.expects",
+            "id != o.Snapshot",
+            "false",
+            mode=NAMED,
         ),
         Mutant(
             "started-pages-wait",

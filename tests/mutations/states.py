@@ -155,10 +155,18 @@ STATES = Python(
         Mutant(
             "another-file",
             "a file that was replaced while it was read goes unnoticed",
-            "_check_tree",
-            "context.page(TREE_ID).read() != stored.text",
-            "False",
+            "_fill",
+            "chosen, expected = None if ids == stored.ids() else sorted(ids), stored.snapshot_id",
+            "chosen, expected = None if ids == stored.ids() else sorted(ids), None",
             mode=f"{LOADS}::test_a_file_that_is_replaced_meanwhile",
+        ),
+        Mutant(
+            "replaced-for-ever",
+            "a load whose file is replaced again and again has no end",
+            "_unless_replaced",
+            "left is not None and left <= 0",
+            "False",
+            mode=f"{LOADS}::test_a_file_that_is_replaced_again_and_again",
         ),
         Mutant(
             "overlapping-arrays",

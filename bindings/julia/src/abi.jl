@@ -522,6 +522,7 @@ struct mmsb_load_options_t
     timeout_ns::UInt64
     to_host::Int32
     reserved_word::Int32
+    snapshot_id::NTuple{16,UInt8}
     reserved::NTuple{2,UInt64}
 end
 

@@ -178,6 +178,7 @@ function load_options(;
     until_time::Union{Real,Nothing} = nothing,
     until_epoch::Union{Pair,Nothing} = nothing,
     to_host::Bool = false,
+    snapshot_id::Union{AbstractString,Nothing} = nothing,
 )
     lazy && in_place && throw(ArgumentError("lazy and in_place exclude each other"))
     record = initialised(mmsb_load_options_t, mmsb_load_options_init)
@@ -185,6 +186,7 @@ function load_options(;
     folder = journal === nothing ? nothing : path_text(journal)
     change!(; fields...) = record[] = with_fields(record[], values(fields))
     change!(; to_host = Int32(to_host))
+    snapshot_id === nothing || change!(; snapshot_id = id_bytes(snapshot_id))
     change!(; mode = in_place ? MMSB_LOAD_IN_PLACE : lazy ? MMSB_LOAD_LAZY : MMSB_LOAD_EAGER)
     chosen === nothing || change!(; page_ids = list_pointer(chosen), page_count = UInt64(length(chosen)))
     folder === nothing || change!(; journal = text_pointer(folder))
@@ -262,13 +264,19 @@ end
 "Nanoseconds since 1970. Never 0, which means no limit."
 nanoseconds_since_1970(seconds) = (time = floor(Int64, seconds * 1e9); time == 0 ? 1 : time)
 
+"The 16 bytes of a snapshot's id, as `Snapshot.id` has it."
+function id_bytes(id::AbstractString)
+    occursin(r"^[0-9a-fA-F]{32}$", id) || throw(ArgumentError("snapshot_id is $(repr(id)); it has 32 hexadecimal digits"))
+    return Tuple(hex2bytes(id))
+end
+
 "The address of a list, not NULL even if it is empty: NULL means that there is no list."
 list_pointer(list::Vector{UInt64}) = isempty(list) ? Ptr{UInt64}(sizeof(UInt64)) : pointer(list)
 
 """
     restore!(
         state, path; ids = nothing, lazy = false, in_place = false, journal = nothing, until = nothing,
-        until_time = nothing, until_epoch = nothing, to_host = false, timeout = nothing,
+        until_time = nothing, until_epoch = nothing, to_host = false, snapshot_id = nothing, timeout = nothing,
     )
     restore!(state; journal, options...)
     restore!(state, file; ids = nothing, lazy = false, timeout = nothing)
@@ -280,7 +288,8 @@ into adopted memory straight from the file.
 `journal`: folder of a journal; its records after the snapshot are applied. `until`: number of the last record to apply.
 `until_time`: later records are not applied (seconds since 1970, as from `time()`). `until_epoch` (`id => epoch`): the first
 record that moves that page's epoch beyond this one ends the replay. `to_host`: pages that the snapshot has on devices, or in
-pinned or managed memory, come to the CPU.
+pinned or managed memory, come to the CPU. `snapshot_id`: the `id` that the `Snapshot` must have, as the file may have been
+replaced since it was looked at.
 
 The form without `path` takes the state from the journal's folder alone. The form with `file`, an open file or a `RawFD`, reads
 from its descriptor's current position to its end. After `timeout` seconds the load is stopped with a `WaitTimeoutError`; 0 tries,

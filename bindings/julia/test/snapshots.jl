@@ -56,6 +56,10 @@ end
         changed = all_of(state)
         restore!(state, path; ids = UInt64[])
         @test fails(() -> restore!(state, path; ids = [typemax(UInt32)]), MMSBError, 20)
+        id = Snapshot(snapshot -> snapshot.id, path)
+        restore!(state, path; ids = UInt64[], snapshot_id = id)
+        @test fails(() -> restore!(state, path; snapshot_id = reverse(id)), MismatchError, 17)
+        @test_throws ArgumentError restore!(state, path; snapshot_id = "12")
         @test all_of(state) == changed
         page = get_page(state, ids[4])
         with_page(page; write = true) do bytes

@@ -159,6 +159,24 @@ def test_chosen_pages(ctx: mmsb.Context, path: Path) -> None:
         assert part.page(ids[3]).read() == contents[ids[3]]
 
 
+def test_a_load_of_the_snapshot_that_was_looked_at(ctx: mmsb.Context, path: Path) -> None:
+    page = ctx.create_page(10)
+    ctx.save(path)
+    with mmsb.Snapshot(path) as looked_at:
+        with mmsb.Context.load(path, snapshot_id=looked_at.id) as other:
+            assert other.page(page.id).read() == bytes(10)
+        page.write(0, b"!")
+        ctx.save(path)
+        with pytest.raises(mmsb.MismatchError, match=f"not {looked_at.id}"):
+            ctx.restore(path, snapshot_id=looked_at.id)
+        with pytest.raises(mmsb.MismatchError):
+            ctx.restore_start(path, snapshot_id=looked_at.id).wait()
+        assert page.read()[:1] == b"!"
+    for wrong in ("", "12", "g" * 32, "0" * 31):
+        with pytest.raises(mmsb.InvalidArgumentError, match="snapshot_id is"):
+            ctx.restore(path, snapshot_id=wrong)
+
+
 def test_lazy_pages(ctx: mmsb.Context, path: Path) -> None:
     contents = fill(ctx)
     ctx.save(path)

@@ -401,25 +401,53 @@ def test_damage_changes_nothing(tmp_path: Path) -> None:
 
 
 class ReplacesItsFile:
-    """What is asked for its state when the file's tree was read."""
+    """What is asked for its state when the file's tree was read, and puts another file there, so many times."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.weight = path, np.zeros(3)
+    def __init__(self, path: Path, times: int) -> None:
+        self.path, self.times, self.weight, self.step = path, times, np.zeros(3), 1
+
+    def save(self) -> None:
+        new = self.path.with_suffix(".new")
+        state.save(new, {"model": {"weight": np.full(3, float(self.step))}, "step": self.step})
+        os.replace(new, self.path)
 
     def state_dict(self) -> dict[str, Any]:
-        os.replace(self.path.with_suffix(".new"), self.path)
+        if self.times > 0:
+            self.times, self.step = self.times - 1, self.step + 1
+            self.save()
         return {"weight": self.weight}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        raise AssertionError("it is not filled")
+        assert state["weight"] is self.weight
 
 
 def test_a_file_that_is_replaced_meanwhile(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    state.save(path.with_suffix(".new"), {"model": {"weight": np.full(3, 2.0)}, "step": 2})
-    state.save(path, {"model": {"weight": np.ones(3)}, "step": 1})
-    with pytest.raises(mmsb.MismatchError, match="a was replaced while it was read: load it again"):
-        state.load_into(path, {"model": ReplacesItsFile(path), "step": 0})
+    """What is loaded is all of one file: that of the moment when nobody had replaced it while it was read."""
+    for times in (0, 1, 5):
+        model = ReplacesItsFile(tmp_path / "a", times)
+        model.save()
+        loaded = state.load_into(tmp_path / "a", {"model": model, "step": 0})
+        assert loaded["step"] == times + 1
+        np.testing.assert_array_equal(model.weight, np.full(3, times + 1.0))
+        model = ReplacesItsFile(tmp_path / "a", times)
+        model.save()
+        loaded = state.load(tmp_path / "a", like={"model": model, "step": 0})
+        assert loaded["step"] == times + 1
+        np.testing.assert_array_equal(loaded["model"]["weight"], np.full(3, times + 1.0))
+
+
+def test_a_file_that_is_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mmsb.state.checkpoint._TRIES", 3)
+    model = ReplacesItsFile(tmp_path / "a", 1000)
+    model.save()
+    for load in (state.load_into, lambda path, tree: state.load(path, like=tree)):
+        with pytest.raises(mmsb.MismatchError, match="a was replaced while it was read, 3 times: load it again"):
+            load(tmp_path / "a", {"model": model, "step": 0})
+    with pytest.raises(mmsb.TimeoutError, match="a was replaced again and again for"):
+        monkeypatch.setattr("mmsb.state.checkpoint._TRIES", 1 << 30)
+        state.load_into(tmp_path / "a", {"model": model, "step": 0}, timeout=0.02)
+    np.testing.assert_array_equal(model.weight, np.zeros(3))
+    assert model.step < 1000
 
 
 def test_arrays_are_filled_without_memory_beside_them(tmp_path: Path, run_python: RunPython) -> None:

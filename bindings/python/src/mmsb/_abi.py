@@ -693,6 +693,7 @@ class LoadOptions(ctypes.Structure):
         ("timeout_ns", c_uint64),
         ("to_host", c_int32),
         ("reserved_word", c_int32),
+        ("snapshot_id", c_uint8 * 16),
         ("reserved", c_uint64 * 2),
     )
 

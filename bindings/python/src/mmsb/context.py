@@ -993,6 +993,7 @@ class Context(Closable):
         until_time: datetime | float | None = None,
         until_epoch: tuple[int, int] | None = None,
         to_host: bool = False,
+        snapshot_id: str | None = None,
         timeout: float | None = None,
         **context_options: Any,
     ) -> Self:
@@ -1002,7 +1003,10 @@ class Context(Closable):
         """
         context = cls(**context_options)
         try:
-            context.restore(path, ids, lazy, journal, until, until_time, until_epoch, to_host=to_host, timeout=timeout)
+            context.restore(
+                path, ids, lazy, journal, until, until_time, until_epoch,
+                to_host=to_host, snapshot_id=snapshot_id, timeout=timeout,
+            )  # fmt: skip
         except BaseException:
             context.close()
             raise
@@ -1020,6 +1024,7 @@ class Context(Closable):
         *,
         in_place: bool = False,
         to_host: bool = False,
+        snapshot_id: str | None = None,
         timeout: float | None = None,
     ) -> None:
         """Sets the context to the state of a snapshot or a journal, or raises and changes nothing.
@@ -1033,6 +1038,8 @@ class Context(Closable):
           into adopted memory straight from the file. If the disk fails behind that, the call raises, and pages that were not read
           wait in the file, as with lazy
         - to_host: pages that the snapshot has on devices, or in pinned or managed memory, come to the CPU
+        - snapshot_id: the Snapshot.id that it must have, else MismatchError: the file may have been replaced since somebody has
+          looked at it
         - path: of the snapshot; None: the journal's folder alone gives the state
         - journal: folder of a journal; its records after the snapshot are applied
         - until: number of the last record to apply
@@ -1040,7 +1047,7 @@ class Context(Closable):
         - until_epoch: (id, epoch); the first record that moves that page's epoch beyond this one ends the replay
         - timeout: seconds; then TimeoutError, and nothing has changed
         """
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host, snapshot_id)
         self._run_load(self._restoring(path, options), timeout)
 
     def restore_start(
@@ -1055,10 +1062,11 @@ class Context(Closable):
         *,
         in_place: bool = False,
         to_host: bool = False,
+        snapshot_id: str | None = None,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts restore() when the tickets in after are done; progress counts bytes."""
-        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host)
+        options = LoadOptions(ids, lazy, journal, until, until_time, until_epoch, in_place, to_host, snapshot_id)
         return self._restoring(path, options).start(after)
 
     def restore_from(self, file: File, ids: Numbers | None = None, lazy: bool = False, *, timeout: float | None = None) -> None:

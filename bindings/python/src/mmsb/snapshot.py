@@ -520,6 +520,7 @@ class LoadOptions:
         until_epoch: tuple[int, int] | None,
         in_place: bool = False,
         to_host: bool = False,
+        snapshot_id: str | None = None,
     ) -> None:
         if lazy and in_place:
             raise InvalidArgumentError("lazy and in_place exclude each other")
@@ -527,6 +528,8 @@ class LoadOptions:
         lib.mmsb_load_options_init(self.raw)
         self.raw.mode = _abi.LOAD["in_place" if in_place else "lazy" if lazy else "eager"]
         self.raw.to_host = int(to_host)
+        if snapshot_id is not None:
+            self.raw.snapshot_id[:] = id_bytes(snapshot_id)
         self._ids: Buffer | None = None
         if ids is not None:
             self._ids = words(ids, "ids")
@@ -544,6 +547,17 @@ class LoadOptions:
             self.raw.journal_page, self.raw.journal_epoch = unsigned(page, "until_epoch[0]"), unsigned(epoch, "until_epoch[1]")
             if not (page and epoch):
                 raise InvalidArgumentError(f"until_epoch is {until_epoch}; the smallest id and the smallest epoch are 1")
+
+
+def id_bytes(id: str) -> bytes:
+    """The 16 bytes of a snapshot's id, as Snapshot.id has it."""
+    try:
+        found = bytes.fromhex(id)
+    except ValueError:
+        found = b""
+    if len(found) != 16:
+        raise InvalidArgumentError(f"snapshot_id is {id!r}; it has 32 hexadecimal digits")
+    return found
 
 
 def time_ns(time: datetime | float, what: str) -> int:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from .._errors import InvalidArgumentError, InvalidStateError, MismatchError, NotFoundError, UnsupportedError
+from .._errors import InvalidArgumentError, InvalidStateError, MismatchError, NotFoundError, TimeoutError, UnsupportedError
 from .._object import Closable
 from ..context import Context
 from ..page import Page
-from ..snapshot import AnyPath, SnapshotPage
+from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from ..ticket import Ticket
 from . import tree as trees
 from .arrays import Array, Held, address_of, array_over, check_size, hold, on_host
@@ -27,6 +30,7 @@ Names = Union[str, Iterable[str]]
 
 _COMPARED = 1 << 20
 _READERS = 4  # some wait for the disk
+_TRIES = 100  # of a load whose file is replaced meanwhile
 _GRANULE = 4096
 
 # -------------------------------------------------------------------------------------------------------------- saving
@@ -126,6 +130,17 @@ def load(
     """
     if lazy and like is not None:
         raise InvalidArgumentError("lazy and like exclude each other")
+    return _unless_replaced(path, lambda left: _load(path, names, lazy, like, convert, left), timeout)
+
+
+def _load(
+    path: AnyPath,
+    names: Names | None,
+    lazy: bool,
+    like: Any,
+    convert: Callable[[Any], Any] | None,
+    timeout: float | None,
+) -> Any:
     stored = StoredTree(path)
     part = stored.tree if names is None else _chosen(stored, names)
     found = dict(trees.leaves(part))
@@ -159,8 +174,9 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     straight into the arrays: if a disk or a device fails, some arrays are filled, some may have a part, and the error begins
     "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory for their bytes meanwhile.
     """
-    with Context() as context:
-        return _fill(TreePages(context), path, tree, strict, timeout)
+    pages, filled = _filled(path, tree, strict, timeout)
+    pages.close()
+    return filled
 
 
 def names(path: AnyPath) -> list[str]:
@@ -223,8 +239,10 @@ def _check_types(found: Iterable[StoredArray]) -> None:
 
 def _read(stored: StoredTree, pointers: Mapping[int, Pointer], timeout: float | None) -> dict[int, Array]:
     """Arrays in new memory: that of pages, each of which ends with its array."""
-    with Context.load(stored.path, ids=[TREE_ID, *pointers], to_host=True, timeout=timeout) as context:
-        _check_tree(context, stored)
+    chosen, expected = [TREE_ID, *pointers], stored.snapshot_id
+    with _same_file(stored):
+        context = Context.load(stored.path, ids=chosen, to_host=True, snapshot_id=expected, timeout=timeout)
+    with context:
         memories = context.memories(context.lookup_many(list(pointers)), write=True)
     found = {}
     for (id, pointer), memory in zip(pointers.items(), memories):
@@ -234,10 +252,32 @@ def _read(stored: StoredTree, pointers: Mapping[int, Pointer], timeout: float | 
     return found
 
 
-def _check_tree(context: Context, stored: StoredTree) -> None:
-    """Raises MismatchError if the file has become another one since its tree was read."""
-    if context.page(TREE_ID).read() != stored.text:
-        raise MismatchError(f"{stored.path} was replaced while it was read: load it again")
+class _ReplacedError(MismatchError):
+    """A file has become another one since its tree was read."""
+
+
+@contextmanager
+def _same_file(stored: StoredTree) -> Iterator[None]:
+    """Turns the MismatchError of a file that is not the one whose tree was read into _ReplacedError."""
+    try:
+        yield
+    except MismatchError:
+        if Snapshot(stored.path).id == stored.snapshot_id:
+            raise
+        raise _ReplacedError(f"{stored.path} was replaced while it was read, {_TRIES} times: load it again") from None
+
+
+def _unless_replaced(path: AnyPath, call: Callable[[float | None], T], timeout: float | None) -> T:
+    """What a call gives, whose argument is how many seconds are left; again where the file was replaced meanwhile."""
+    begin, left = time.monotonic(), timeout
+    for _ in range(_TRIES - 1):
+        try:
+            return call(left)
+        except _ReplacedError:
+            left = None if timeout is None else begin + timeout - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"{os.fsdecode(path)} was replaced again and again for {timeout} s") from None
+    return call(left)
 
 
 def _alike(template: Any, leaf: Any, stored: StoredTree, arrays: Mapping[int, Array]) -> Any:
@@ -255,6 +295,20 @@ def _alike(template: Any, leaf: Any, stored: StoredTree, arrays: Mapping[int, Ar
     return array
 
 
+def _filled(path: AnyPath, tree: T, strict: bool, timeout: float | None) -> tuple[TreePages, T]:
+    """load_into(), and the pages that the tree has."""
+
+    def fill(left: float | None) -> tuple[TreePages, T]:
+        pages = TreePages()
+        try:
+            return pages, _fill(pages, path, tree, strict, left)
+        except BaseException:
+            pages.close()
+            raise
+
+    return _unless_replaced(path, fill, timeout)
+
+
 def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float | None) -> T:
     """load_into() by an empty context, whose pages the tree has then."""
     stored, parts = StoredTree(path), take_apart(tree)
@@ -267,8 +321,9 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     direct = _direct(stored, wanted, held)
     context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
     context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
-    context.restore(stored.path, None if ids == stored.ids() else sorted(ids), in_place=True, to_host=True, timeout=timeout)
-    _check_tree(context, stored)
+    chosen, expected = None if ids == stored.ids() else sorted(ids), stored.snapshot_id
+    with _same_file(stored):
+        context.restore(stored.path, chosen, in_place=True, to_host=True, snapshot_id=expected, timeout=timeout)
     for name, leaf in wanted.items():
         if leaf.page in direct and key_of(name, held[name]) == key_of(*direct[leaf.page]):
             continue
@@ -370,12 +425,7 @@ class Tracker(Closable):
 
     def load(self, path: AnyPath, *, strict: bool = True, timeout: float | None = None) -> Any:
         """load_into() the tree, which it returns; the file can be the base of the next save."""
-        pages = TreePages()
-        try:
-            tree = _fill(pages, path, self._tree, strict, timeout)
-        except BaseException:
-            pages.close()
-            raise
+        pages, tree = _filled(path, self._tree, strict, timeout)
         self.close()
         self._pages, self._tree = pages, tree
         return tree

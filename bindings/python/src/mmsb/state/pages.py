@@ -282,6 +282,11 @@ class StoredTree:
                 leaf.name = name
         self._layouts: dict[int, Layout] = {}
 
+    @property
+    def snapshot_id(self) -> str:
+        """The id of the file."""
+        return self._snapshot.id
+
     def _tree_page(self) -> SnapshotPage:
         try:
             page = self._snapshot[TREE_ID]
