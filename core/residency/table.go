@@ -96,8 +96,9 @@ func (t *pairTable) put(index uint32, p *pair) {
 		chunk = new(pairChunk)
 		t.chunks[index>>pairChunkBits] = chunk
 	}
-	chunk.of[index%(1<<pairChunkBits)].Store(p)
-	chunk.count++
+	if chunk.of[index%(1<<pairChunkBits)].Swap(p) == nil {
+		chunk.count++
+	}
 	t.some.Store(true)
 }
 

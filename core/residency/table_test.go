@@ -25,7 +25,7 @@ func TestPairsAreFoundAgain(t *testing.T) {
 		model, numbers := make(map[uint32]*pair), numbersOfChunks(random)
 		for range 100 {
 			number := numbers[random.IntN(len(numbers))]
-			if model[number] == nil && random.IntN(2) == 0 {
+			if random.IntN(2) == 0 {
 				model[number] = &pair{frame: number}
 				pairs.put(number, model[number])
 			} else {

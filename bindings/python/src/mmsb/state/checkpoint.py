@@ -126,7 +126,8 @@ def load(
     - convert: called with each array, gives what stands in the tree instead (torch.from_numpy, jax.numpy.asarray)
     - timeout: seconds; then TimeoutError
 
-    FormatError: the file is no checkpoint, or of a newer version; CorruptError: it is damaged. Nothing is unpickled, ever.
+    FormatError: the file is no checkpoint, or of a newer version; CorruptError: it is damaged. Nothing is unpickled, ever. A file
+    that another process replaces meanwhile is read anew; MismatchError: 100 times.
     """
     if lazy and like is not None:
         raise InvalidArgumentError("lazy and like exclude each other")
@@ -173,6 +174,7 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     (InvalidStateError has those that cannot) and what is loaded is verified (CorruptError). Then the bytes are read again,
     straight into the arrays: if a disk or a device fails, some arrays are filled, some may have a part, and the error begins
     "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory for their bytes meanwhile.
+    A file that is replaced meanwhile is read anew, as load() does.
     """
     pages, filled = _filled(path, tree, strict, timeout)
     pages.close()
@@ -262,8 +264,9 @@ def _same_file(stored: StoredTree) -> Iterator[None]:
     try:
         yield
     except MismatchError:
-        if Snapshot(stored.path).id == stored.snapshot_id:
-            raise
+        with Snapshot(stored.path) as now:
+            if now.id == stored.snapshot_id:
+                raise
         raise _ReplacedError(f"{stored.path} was replaced while it was read, {_TRIES} times: load it again") from None
 
 
