@@ -161,6 +161,14 @@ STATES = Python(
             mode=f"{LOADS}::test_a_file_that_is_replaced_meanwhile",
         ),
         Mutant(
+            "another-base",
+            "a save compares with a base that was replaced, and changes what has replaced it",
+            "save_parts",
+            "expected = stored.snapshot_id",
+            "expected = None",
+            mode=f"{LOADS}::test_a_base_that_is_replaced_meanwhile",
+        ),
+        Mutant(
             "replaced-for-ever",
             "a load whose file is replaced again and again has no end",
             "_unless_replaced",

@@ -436,6 +436,31 @@ def test_a_file_that_is_replaced_meanwhile(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded["model"]["weight"], np.full(3, times + 1.0))
 
 
+@pytest.mark.parametrize("step", ["StoredTree", "_onto"])  # behind the first, before the second
+def test_a_base_that_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    base, path = tmp_path / "base", tmp_path / "next"
+    for times in (0, 1, 5):
+        state.save(base, {"a": np.ones(5000)})
+        original, left = getattr(mmsb.state.checkpoint, step), times
+
+        def replaces(*arguments: Any) -> Any:
+            nonlocal left
+            result = original(*arguments) if step == "StoredTree" else None  # noqa: B023
+            if left > 0:
+                left -= 1
+                state.save(base, {"a": np.full(5000, float(left))})
+            return result if step == "StoredTree" else original(*arguments)  # noqa: B023
+
+        with monkeypatch.context() as patched:
+            patched.setattr(mmsb.state.checkpoint, step, replaces)
+            array = np.ones(5000)
+            array[7] = 7
+            state.save(path, {"a": array}, base=base)
+        np.testing.assert_array_equal(state.load(path)["a"], array)
+        with mmsb.Snapshot(path) as saved, mmsb.Snapshot(base) as last:
+            assert saved.base == last.id and left == 0
+
+
 def test_a_file_that_is_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mmsb.state.checkpoint._TRIES", 3)
     model = ReplacesItsFile(tmp_path / "a", 1000)

@@ -49,8 +49,8 @@ def save(
 
     - tree: dicts, lists, tuples and dataclasses, of arrays of NumPy, PyTorch, JAX and others, and of scalars: int, float,
       complex, bool, str, bytes, None. An object with state_dict(), as modules and optimizers have it, stands for what that gives
-    - base: an earlier checkpoint in the same directory. It is read and compared, and only what differs is written. track()
-      knows without reading
+    - base: an earlier checkpoint in the same directory. It is read and compared, and only what differs is written; anew where
+      another process replaces it meanwhile. track() knows without reading
     - compression, durable, timeout: as for Context.save()
 
     Arrays whose items lie one behind the other, in host memory or on a GPU, are written from there; others are copied first. Two
@@ -63,12 +63,34 @@ def save_parts(
     path: AnyPath, parts: Parts, base: AnyPath | None, compression: str | None, durable: bool, timeout: float | None
 ) -> None:
     """save() of a tree that was taken apart."""
-    with Context() if base is None else Context.load(base, lazy=True, to_host=True) as context:
-        pages = TreePages(context)
-        if base is not None:
-            _onto(pages, StoredTree(base), parts)
-        pages.bind(parts)
-        context.save(path, base, compression, durable=durable, timeout=timeout)
+    if base is None:
+        with Context() as context:
+            _write(TreePages(context), path, parts, None, compression, durable, timeout)
+        return
+    named = base
+
+    def write_changes(left: float | None) -> None:
+        stored = StoredTree(named)
+        expected = stored.snapshot_id
+        with _same_file(stored), Context.load(named, lazy=True, to_host=True, snapshot_id=expected) as context:
+            pages = TreePages(context)
+            _onto(pages, stored, parts)
+            _write(pages, path, parts, named, compression, durable, left)
+
+    _unless_replaced(named, write_changes, timeout)
+
+
+def _write(
+    pages: TreePages,
+    path: AnyPath,
+    parts: Parts,
+    base: AnyPath | None,
+    compression: str | None,
+    durable: bool,
+    timeout: float | None,
+) -> None:
+    pages.bind(parts)
+    pages.context.save(path, base, compression, durable=durable, timeout=timeout)
 
 
 def _onto(pages: TreePages, stored: StoredTree, parts: Parts) -> None:
