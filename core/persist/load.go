@@ -147,12 +147,14 @@ func (s *state) loadOnce(source *LoadSource, o *LoadOptions, w *ticket.Work) (re
 		} else { // after the snapshot
 			read, err = journal.OpenReplay(fs, o.Journal)
 		}
-		if err != nil {
-			return nil, false, err
-		}
 	}
-	if err := o.expects(opened); err != nil {
-		_ = opened.Close()
+	if err == nil {
+		err = o.expects(opened)
+	}
+	if err != nil {
+		if opened != nil {
+			_ = opened.Close()
+		}
 		return nil, false, err
 	}
 	l := &loader{state: s, residency: r, o: o, work: w, file: opened, journal: read, unasked: unasked,

@@ -192,3 +192,28 @@ func TestALoadThatNamesItsSnapshot(t *testing.T) {
 		require.Equal(t, handle, handleOf(t, context, 1))
 	}
 }
+
+// A load that is refused closes what it has opened.
+func TestARefusedLoadClosesItsFile(t *testing.T) {
+	context := newContext(t)
+	createFilled(t, context, 100, 1, 1)
+	path := filepath.Join(t.TempDir(), "state")
+	require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+	open := func() (count int) {
+		links, err := filepath.Glob("/proc/self/fd/*")
+		require.NoError(t, err)
+		for _, link := range links {
+			if to, _ := os.Readlink(link); to == path {
+				count++
+			}
+		}
+		return count
+	}
+	for name, o := range map[string]LoadOptions{
+		"no journal":       {Journal: path + "-none"},
+		"another snapshot": {Snapshot: snapshot.ID{1}},
+	} {
+		require.Error(t, Load(context, FromPath(path), o, nil), name)
+		require.Zero(t, open(), name)
+	}
+}

@@ -10,7 +10,7 @@ TWICE = "^TestAPageTwiceUnderANewerFile$"
 ADOPTED = "^TestALoadGoesIntoAdoptedMemory$"
 FAILING = "^TestADiskThatFailsBehindTheVerification$"
 DAMAGED = "^TestDamageIsToldWithThePage$"
-NAMED = "^TestALoadThatNamesItsSnapshot$"
+NAMED = "^TestALoadThatNamesItsSnapshot$|^TestARefusedLoadClosesItsFile$"
 CANCELLED = "^TestACancelledLoadInPlaceFillsAllOrNothing$"
 
 LOADS = Go(
@@ -40,6 +40,14 @@ LOADS = Go(
             "LoadOptions.expects",
             "id != o.Snapshot",
             "false",
+            mode=NAMED,
+        ),
+        Mutant(
+            "refused-and-open",
+            "a load that is refused leaves its file open",
+            "state.loadOnce",
+            "if opened != nil {",
+            "if false {",
             mode=NAMED,
         ),
         Mutant(
