@@ -18,8 +18,9 @@ import (
 // Pages in step between the host and devices.
 
 const (
-	// A share of a sync has locked at most so many pages, or bytes if that is less, and one group more.
-	syncPages = 1024
+	// A worker of a sync has locked at most so many pages, or bytes if that is less, and one group more. Steps on their way have
+	// less, but for the smallest pages.
+	syncPages = 4096
 	syncBytes = 16 << 20
 	// A group is what is locked and planned while those before it move. Nothing moves before the first, which is small; each next
 	// one is twice as large, up to what costs less to plan than to move by itself.
@@ -27,8 +28,10 @@ const (
 	firstBytes = 128 << 10
 	groupPages = 256
 	groupBytes = 1 << 20
-	// A processor gets so many bytes at least: what two of them share in less time than it takes to wake one is no gain.
+	// A processor gets so many bytes at least: what two of them share in less time than it takes to wake one is no gain. It
+	// takes them in so many parts or more, so that all of them end together.
 	shareBytes = 1 << 20
+	claimsEach = 8
 )
 
 // Direction says which newer bytes a sync moves.
@@ -91,23 +94,16 @@ func hasEnded(code status.Code) bool {
 	return code == status.StaleHandle || code == status.InvalidHandle
 }
 
-// run shares the pages out: each share packs, moves and unpacks by itself, and waits for a lock only when it has none.
+// run brings the pages in step, on as many processors as are of use: each takes pages, packs, moves and unpacks them by itself, and
+// waits for a lock only when it has none.
 func (s *syncing) run() {
 	s.bad = len(s.pages)
-	bytes := uint64(0)
-	for _, page := range s.pages {
-		bytes += native.RecordAt(native.Index(page)).LoadSize()
+	workers := s.workers()
+	s.beside, s.claims = workers > 1, len(s.pages)
+	if s.beside {
+		s.claims = min(max(len(s.pages)/(workers*claimsEach), 1), groupPages)
 	}
-	shares := min(parallel.Shares(bytes, shareBytes), len(s.pages))
-	s.beside = shares > 1
-	parallel.Do(shares, func(share int) {
-		first, end := len(s.pages)*share/shares, len(s.pages)*(share+1)/shares
-		numbers := make([]int, 0, end-first)
-		for i := first; i < end; i++ {
-			numbers = append(numbers, i)
-		}
-		s.share(numbers)
-	})
+	parallel.Do(workers, func(int) { s.share(nil) })
 	s.beside = false
 	s.share(s.again)
 	if s.lost { // the next call finds the pages where they go on
@@ -117,22 +113,24 @@ func (s *syncing) run() {
 	}
 }
 
-// share brings the pages with these numbers in step.
+// workers is how many processors share the pages.
+func (s *syncing) workers() int {
+	bytes, enough := uint64(0), uint64(parallel.Most()+1)*shareBytes
+	for i := 0; i < len(s.pages) && bytes < enough; i++ {
+		bytes += native.RecordAt(native.Index(s.pages[i])).LoadSize()
+	}
+	return min(parallel.Shares(bytes, shareBytes), len(s.pages))
+}
+
+// share brings pages with these numbers in step, and then others as long as there are some that nobody has taken.
 func (s *syncing) share(numbers []int) {
-	waiting := make([]int, 0, len(numbers))
-	for _, i := range numbers {
-		switch err := s.toDevice(i); {
-		case s.cancelled():
-			s.cancel(i)
-		case err != nil:
-			s.failed(i, err)
-		default:
-			waiting = append(waiting, i)
-		}
+	w := workers.Get().(*worker)
+	w.syncing = s
+	w.wait(numbers)
+	for w.batch() {
 	}
-	for len(waiting) > 0 {
-		waiting = s.batch(waiting)
-	}
+	w.letGo()
+	workers.Put(w)
 }
 
 type syncing struct {
@@ -143,10 +141,12 @@ type syncing struct {
 	work      *ticket.Work
 	mayEnd    bool         // pages that have ended are no failure
 	done      atomic.Int64 // pages, of asynchronous work
-	beside    bool         // other shares are at work
+	beside    bool         // other workers are at it
+	claims    int          // how many pages a worker takes at a time
+	claimed   atomic.Int64 // how many have been taken
 
 	mutex sync.Mutex // of what follows
-	again []int      // the numbers of pages that were busy beside other shares, which may have them, too
+	again []int      // the numbers of pages that were busy beside other workers, which may have them, too
 	lost  bool       // a device was lost
 	bad   int
 	err   error
@@ -184,9 +184,6 @@ func (s *syncing) ended(i int, code status.Code) {
 
 // toDevice lets a page of the host that is to go to the device lie there, before bytes move where it can.
 func (s *syncing) toDevice(i int) error {
-	if s.direction&residency.ToDevice == 0 || residency.IsOn(s.pages[i], s.device) {
-		return nil
-	}
 	var at residency.Placement
 	if err := Read(s.pages[i], func(p *Page) error {
 		at = p.Placement()
@@ -219,79 +216,160 @@ func (s *syncing) toDevice(i int) error {
 	})
 }
 
-// batch moves bytes of the pages that are waiting, and returns those that wait still: others work on them. Pages are locked a
-// group after another, and unlocked when their bytes have moved.
-func (s *syncing) batch(waiting []int) (left []int) {
-	h := &holding{locked: make([]*Page, 0, len(waiting)), at: make([]int, 0, len(waiting))}
-	moves := residency.NewSyncing(s.direction, s.device, func(n int, err error) {
-		if err != nil {
-			s.failed(h.at[n], err)
-		} else {
-			s.ended(h.at[n], status.OK)
-		}
-		h.told(n)
-	})
-	most, bytes := firstPages, uint64(firstBytes)
-	for len(waiting) > 0 {
-		if s.cancelled() {
-			for _, i := range waiting {
-				s.cancel(i)
-			}
-			break
-		}
-		if h.count >= syncPages || h.bytes >= syncBytes {
-			left = append(left, waiting...)
-			break
-		}
-		some := s.next(waiting, most, bytes)
-		waiting = waiting[len(some):]
-		if !h.tryLock(s.pages, some) && h.count == 0 { // who has no lock may wait for one
-			if err := h.lock(s.pages, some[0]); err != nil {
-				s.failed(some[0], err)
-			}
-			h.busy = some[1:]
-		}
-		left = append(left, h.busy...)
-		if s.work != nil {
-			for _, p := range h.locked[len(h.locked)-len(h.group):] {
-				p.markMoving()
-			}
-		}
-		moves.Add(h.group)
-		h.unlock()
-		most, bytes = min(2*most, groupPages), min(2*bytes, groupBytes)
-	}
-	moves.End()
-	h.unlock()
-	return left
+// worker is what a share of a sync works with; the next one has its memory.
+type worker struct {
+	*syncing
+	holding
+	moves   *residency.Syncing
+	waiting []int // the numbers of pages that can be locked next
+	apart   []int // of those that are to lie on the device before, for which locks may be waited for
+	left    []int // of those that others work on
+	numbers []int // where waiting is
 }
 
-// next is the next group of pages that wait.
-func (s *syncing) next(waiting []int, most int, bytes uint64) []int {
-	waiting = waiting[:min(most, len(waiting))]
-	size := uint64(0)
-	for n, i := range waiting {
-		if size += native.RecordAt(native.Index(s.pages[i])).LoadSize(); size >= bytes {
-			return waiting[:n+1]
+var workers = sync.Pool{New: func() any {
+	w := new(worker)
+	w.moves = residency.NewSyncing(func(number int, err error) {
+		if at := w.slots[number].at; err != nil {
+			w.failed(at, err)
+		} else {
+			w.ended(at, status.OK)
+		}
+		w.told(number)
+	})
+	return w
+}}
+
+// wait adds pages to those that wait.
+func (w *worker) wait(numbers []int) {
+	w.numbers = append(append(w.numbers[:0], w.waiting...), numbers...)
+	w.waiting = w.numbers
+}
+
+// letGo lets go of pages and contexts.
+func (w *worker) letGo() {
+	w.syncing, w.waiting = nil, nil
+	w.holding.letGo()
+	w.moves.LetGo()
+}
+
+// batch moves bytes of pages, and says whether there are more. Pages are locked a group after another, and unlocked when their
+// bytes have moved.
+func (w *worker) batch() (more bool) {
+	w.setApart()
+	w.moves.Begin(w.direction, w.device)
+	most, bytes := firstPages, uint64(firstBytes)
+	for w.count < syncPages && w.bytes < syncBytes {
+		some := w.next(most, bytes)
+		if len(some) == 0 {
+			break
+		}
+		if w.cancelled() {
+			for _, i := range some {
+				w.cancel(i)
+			}
+			continue
+		}
+		if !w.tryLock(w.pages, some) && w.count == 0 { // who has no lock may wait for one
+			if err := w.lock(w.pages, some[0]); err != nil {
+				w.failed(some[0], err)
+			}
+			w.busy = some[1:]
+		}
+		w.left = append(w.left, w.busy...)
+		if w.work != nil {
+			for _, n := range w.group {
+				w.slots[n.Number].page.markMoving()
+			}
+		}
+		w.moves.Add(w.group)
+		w.unlock()
+		most, bytes = min(2*most, groupPages), min(2*bytes, groupBytes)
+	}
+	w.moves.End()
+	w.unlock()
+	w.wait(w.left)
+	w.left = w.left[:0]
+	return len(w.waiting)+len(w.apart) > 0 || w.claimed.Load() < int64(len(w.pages))
+}
+
+// setApart lets pages lie on the device that are to go there; nothing is locked.
+func (w *worker) setApart() {
+	for _, i := range w.apart {
+		switch err := w.toDevice(i); {
+		case w.cancelled():
+			w.cancel(i)
+		case err != nil:
+			w.failed(i, err)
+		default:
+			w.left = append(w.left, i)
 		}
 	}
-	return waiting
+	w.apart = w.apart[:0]
+	w.wait(w.left)
+	w.left = w.left[:0]
+}
+
+// next is the next group of pages that can be locked: of those that wait, or of those that nobody has taken.
+func (w *worker) next(most int, bytes uint64) []int {
+	for len(w.waiting) == 0 && len(w.apart) < w.claims {
+		end := w.claimed.Add(int64(w.claims))
+		first := end - int64(w.claims)
+		if first >= int64(len(w.pages)) {
+			return nil
+		}
+		w.take(int(first), int(min(end, int64(len(w.pages)))))
+	}
+	group, size := w.waiting[:min(most, len(w.waiting))], uint64(0)
+	for n, i := range group {
+		if size += native.RecordAt(native.Index(w.pages[i])).LoadSize(); size >= bytes {
+			group = group[:n+1]
+			break
+		}
+	}
+	w.waiting = w.waiting[len(group):]
+	return group
+}
+
+// take takes the pages of a range.
+func (w *worker) take(first, end int) {
+	w.numbers = w.numbers[:0]
+	for i := first; i < end; i++ {
+		if w.direction&residency.ToDevice != 0 && !residency.IsOn(w.pages[i], w.device) {
+			w.apart = append(w.apart, i)
+		} else {
+			w.numbers = append(w.numbers, i)
+		}
+	}
+	w.waiting = w.numbers
 }
 
 // holding is the pages that a batch has locked.
 type holding struct {
-	locked []*Page // by number, in the order in which they came
-	at     []int   // likewise: in the list of the sync
-	count  int     // of those that were not told
-	bytes  uint64
-	group  []*residency.Page // the last ones
-	busy   []int             // what others work on, of those that were to be the group
-	free   []*Page           // of pages that were told
+	slots []slot // by the number that a page has while it is locked
+	free  []int  // numbers that no page has
+	count int    // of those that were not told
+	bytes uint64
+	group []residency.Numbered // the last ones
+	busy  []int                // what others work on, of those that were to be the group
 	// What was told is unlocked together.
 	indices []uint32
 	states  []uint64
 	handles []uint64
 	got     []bool
+}
+
+// slot is a locked page, and where it is in the list of the sync.
+type slot struct {
+	page *Page
+	at   int
+}
+
+// letGo lets go of what pages were; none is locked.
+func (h *holding) letGo() {
+	for _, s := range h.slots {
+		*s.page = Page{}
+	}
 }
 
 // tryLock locks those of some pages that nobody works on, which are the group, and says whether there is one.
@@ -303,47 +381,49 @@ func (h *holding) tryLock(pages []uint64, some []int) bool {
 	h.got = slices.Grow(h.got[:0], len(some))[:len(some)]
 	native.TryLockPages(h.handles, h.got)
 	for n, i := range some {
-		if !h.got[n] {
+		if h.got[n] {
+			h.add(pages[i], i)
+		} else {
 			h.busy = append(h.busy, i)
-			continue
 		}
-		if len(h.free) == 0 {
-			made := make([]Page, len(some)-n)
-			for k := range made {
-				h.free = append(h.free, &made[k])
-			}
-		}
-		p := h.free[len(h.free)-1]
-		h.free = h.free[:len(h.free)-1]
-		index := native.Index(pages[i])
-		p.at(contextOf(index), index)
-		h.add(p, i)
 	}
 	return len(h.group) > 0
 }
 
 // lock waits for a page, which is the group.
 func (h *holding) lock(pages []uint64, i int) error {
-	p, err := lockUnlessMoving(pages[i])
-	if err == nil {
-		h.add(p, i)
+	if code := native.LockPageUnlessMoving(pages[i]); code != 0 {
+		return lasterror.Load(code)
 	}
-	return err
+	h.add(pages[i], i)
+	return nil
 }
 
-func (h *holding) add(p *Page, i int) {
+// add takes a locked page into the group.
+func (h *holding) add(page uint64, i int) {
+	if len(h.free) == 0 {
+		for range groupPages {
+			h.free = append(h.free, len(h.slots))
+			h.slots = append(h.slots, slot{page: new(Page)})
+		}
+	}
+	number := h.free[len(h.free)-1]
+	h.free = h.free[:len(h.free)-1]
+	s := &h.slots[number]
+	s.at = i
+	s.page.at(contextOf(native.Index(page)), native.Index(page))
 	h.count++
-	h.bytes += p.Record.Size
-	h.locked, h.at, h.group = append(h.locked, p), append(h.at, i), append(h.group, &p.Page)
+	h.bytes += s.page.Record.Size
+	h.group = append(h.group, residency.Numbered{Page: &s.page.Page, Number: number})
 }
 
 // told lets go of a page.
-func (h *holding) told(n int) {
-	p := h.locked[n]
+func (h *holding) told(number int) {
+	p := h.slots[number].page
 	h.count--
 	h.bytes -= p.Record.Size
 	h.indices, h.states = append(h.indices, p.Index), append(h.states, p.State&^native.Moving)
-	h.free = append(h.free, p)
+	h.free = append(h.free, number)
 }
 
 // unlock unlocks what was told.

@@ -27,26 +27,27 @@ const (
 // exposedForGood is a page's whose address was given out without a pin: MMSB__EXPOSED_FOR_GOOD.
 const exposedForGood = 2
 
-// pair is what is known of a page in two places; its page's lock is held by whoever looks at it. What a sync needs comes first: a
-// sync reads thousands, each out of slow memory.
+// pair is what is known of a page in two places; its page's lock is held by whoever looks at it. What a sync to the device needs
+// comes first, in one cache line: a sync reads thousands, each out of slow memory.
 type pair struct {
-	frame     uint32 // record whose memory the host's copy is
-	reference uint32 // see readPins; region; 0 = nobody writes there
-	locator   uint64 // of that memory
+	// The program was given the address of the host's copy: pins of it to read and to write; reference is what both sides had in
+	// common when it could begin to write there.
+	readPins, writePins uint16
+	reference           uint32 // region; 0 = nobody writes there
+	locator             uint64 // of the host's copy
 	// What is newer where. Small sets are in words.
-	host, device alloc.Set
-	words        [2]uint64
-	shift        uint8 // of a granule
-	pinned       bool  // the host's copy is pinned memory
+	words  [2]uint64
+	host   alloc.Set
+	shift  uint8 // of a granule
+	pinned bool  // the host's copy is pinned memory
 	// out: the program was given the device's address. All that was newer on the host had gone there before.
 	out bool
 	// prepared: the next change is made in the host's copy. passing: that goes when the change is on the device. exact: beside
 	// others who write there, so that only the bytes of these runs may go.
 	prepared, passing, exact bool
+	device                   alloc.Set
 	runs                     []delta.Run
-	// The program was given the address of the host's copy: pins of it to read and to write; reference is what both sides had in
-	// common when it could begin to write there.
-	readPins, writePins uint16
+	frame                    uint32 // record whose memory the host's copy is
 	// A call works on the host's copy at its address: what the copy was before, and the page's version then.
 	before  uint32 // region; 0 = no call does
 	version uint64

@@ -3,6 +3,7 @@ package residency
 import (
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -71,4 +72,10 @@ func BenchmarkNewer(b *testing.B) {
 		ranges = len(list)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(ranges), "ns/range")
+}
+
+// What a sync to the device reads is one cache line of two.
+func TestAPairIsTwoCacheLines(t *testing.T) {
+	require.EqualValues(t, 128, unsafe.Sizeof(pair{}))
+	require.EqualValues(t, 64, unsafe.Offsetof(pair{}.device))
 }

@@ -58,57 +58,73 @@ type Syncing struct {
 	direction Direction
 	device    int32
 	told      func(number int, err error)
-	count     int
 	way       oneWay
-	onDevice  []numbered // of a group
-	back      []numbered // have gone to the device, and come to the host next
+	onDevice  []Numbered // of a group
+	back      []Numbered // have gone to the device, and come to the host next
 }
 
-// numbered is a page with its number in the order in which they came.
-type numbered struct {
+// Numbered is a page with the caller's number for it.
+type Numbered struct {
 	*Page
-	number int
+	Number int
 }
 
-// NewSyncing begins it. Each page is told once, by its number in the order of Add, in step or with its error: its bytes are then
-// where they were. Its lock is the caller's again.
-func NewSyncing(direction Direction, device int32, told func(number int, err error)) *Syncing {
-	s := &Syncing{direction: direction, device: device, told: told}
-	s.way = oneWay{toDevice: direction&ToDevice != 0, pinned: direction&PinnedCopy != 0, told: s.tell}
+// NewSyncing makes one that was not begun. Each page is told once, in step or with its error: its bytes are then where they were.
+// Its lock, and its number, are the caller's again.
+func NewSyncing(told func(number int, err error)) *Syncing {
+	s := &Syncing{told: told}
+	s.way.told = s.tell
+	return s
+}
+
+// Begin begins it, for the first time or after End.
+func (s *Syncing) Begin(direction Direction, device int32) {
+	s.direction, s.device = direction, device
+	s.way.toDevice, s.way.pinned, s.way.wins = direction&ToDevice != 0, direction&PinnedCopy != 0, 0
 	switch {
 	case direction&HostWins != 0:
 		s.way.wins = ToDevice
 	case direction&DeviceWins != 0:
 		s.way.wins = ToHost
 	}
-	return s
+}
+
+// LetGo lets go of pages and contexts. What is kept is memory.
+func (s *Syncing) LetGo() {
+	letGo(&s.onDevice)
+	letGo(&s.back)
+	s.way.letGo()
+}
+
+// letGo clears all of a list that has been used.
+func letGo[T any](list *[]T) {
+	clear((*list)[:cap(*list)])
+	*list = (*list)[:0]
 }
 
 func (s *Syncing) bothWays() bool { return s.direction&(ToDevice|ToHost) == ToDevice|ToHost }
 
 // tell is told of pages that have gone one way.
-func (s *Syncing) tell(n numbered, err error) {
+func (s *Syncing) tell(n Numbered, err error) {
 	if err == nil && s.way.toDevice && s.bothWays() {
 		s.back = append(s.back, n)
 		return
 	}
-	s.told(n.number, err)
+	s.told(n.Number, err)
 }
 
 // Add begins to move what is newer of a group of pages, which stay locked until they are told.
-func (s *Syncing) Add(pages []*Page) {
-	var managed []numbered
+func (s *Syncing) Add(pages []Numbered) {
+	var managed []Numbered
 	s.onDevice = s.onDevice[:0]
-	for _, p := range pages {
-		n := numbered{p, s.count}
-		s.count++
+	for _, n := range pages {
 		switch {
-		case native.OnDevice(p.State):
+		case native.OnDevice(n.State):
 			s.onDevice = append(s.onDevice, n)
-		case p.Location() == abi.LocationUnified && !s.bothWays():
+		case n.Location() == abi.LocationUnified && !s.bothWays():
 			managed = append(managed, n)
 		default:
-			s.told(n.number, p.settled())
+			s.told(n.Number, n.settled())
 		}
 	}
 	prefetch(managed, s.way.toDevice, s.device, s.told)
@@ -122,6 +138,7 @@ func (s *Syncing) End() {
 		s.way.toDevice = false
 		s.way.add(s.back)
 		s.way.end(nil)
+		s.back = s.back[:0]
 	}
 }
 
@@ -130,12 +147,13 @@ type oneWay struct {
 	toDevice bool
 	pinned   bool // copies that the host gets
 	wins     Direction
-	told     func(n numbered, err error)
+	told     func(n Numbered, err error)
 	of       *Residency
 	device   int32
 	carrier  Carrier // nil = nothing moves
 	given    uint64  // bytes that it has got
 	going    []travel
+	arrived  int // so many of them have been told
 	// Of a group; their memory serves the next one.
 	travels []travel
 	list    []Transfer
@@ -146,14 +164,14 @@ type oneWay struct {
 
 // travel is what of a page moves.
 type travel struct {
-	numbered
+	Numbered
 	both          *pair
 	backing       Backing
 	bytes, ranges uint64
 	until         uint64 // it has arrived when the carrier has moved so many bytes
 }
 
-func (w *oneWay) add(pages []numbered) {
+func (w *oneWay) add(pages []Numbered) {
 	travels := w.travels[:0]
 	w.pairs, w.indices = pairsOf(pages, w.pairs[:0], w.indices[:0])
 	for i, both := range w.pairs {
@@ -163,14 +181,13 @@ func (w *oneWay) add(pages []numbered) {
 			w.told(n, err)
 			continue
 		}
-		travels = append(travels, travel{numbered: n, both: both, backing: n.backing()})
+		travels = append(travels, travel{Numbered: n, both: both, backing: n.backing()})
 	}
 	byPlace := func(a, b travel) int {
-		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.backing.device, b.backing.device),
-			cmp.Compare(a.backing.at, b.backing.at))
+		return cmp.Or(cmp.Compare(a.context, b.context), cmp.Compare(a.backing.device, b.backing.device))
 	}
 	if !slices.IsSortedFunc(travels, byPlace) {
-		slices.SortFunc(travels, byPlace)
+		slices.SortStableFunc(travels, byPlace)
 	}
 	w.travels = travels
 	for len(travels) > 0 {
@@ -195,7 +212,7 @@ func (w *oneWay) carry(travels []travel) {
 	for _, t := range travels {
 		if !awaited {
 			if err := t.await(t.backing, w.toDevice); err != nil {
-				w.told(t.numbered, err)
+				w.told(t.Numbered, err)
 				continue
 			}
 		}
@@ -236,21 +253,23 @@ func (w *oneWay) load() (err error) {
 
 // arrive tells the pages whose bytes have.
 func (w *oneWay) arrive() {
-	count, moved := 0, uint64(0)
+	moved := uint64(0)
 	if w.carrier != nil {
 		moved = w.carrier.Moved()
 	}
 	var bytes, ranges uint64
-	for ; count < len(w.going) && w.going[count].until <= moved; count++ {
-		t := &w.going[count]
+	for ; w.arrived < len(w.going) && w.going[w.arrived].until <= moved; w.arrived++ {
+		t := &w.going[w.arrived]
 		bytes, ranges = bytes+t.bytes, ranges+t.ranges
 		t.arrived(w.toDevice)
-		w.told(t.numbered, nil)
+		w.told(t.Numbered, nil)
 	}
 	if bytes > 0 {
 		w.of.count(w.toDevice, bytes, ranges)
 	}
-	w.going = slices.Delete(w.going, 0, count)
+	if w.arrived > len(w.going)/2 {
+		w.going, w.arrived = w.going[:copy(w.going, w.going[w.arrived:])], 0
+	}
 }
 
 // end waits for what is on its way. Pages whose bytes have not come then have the carrier's error, or that of a call before.
@@ -259,15 +278,23 @@ func (w *oneWay) end(err error) {
 		err = cmp.Or(w.carrier.End(), err)
 	}
 	w.arrive()
-	for _, t := range w.going {
-		w.told(t.numbered, err)
+	for _, t := range w.going[w.arrived:] {
+		w.told(t.Numbered, err)
 	}
-	w.carrier, w.given, w.going = nil, 0, w.going[:0]
+	w.carrier, w.given, w.going, w.arrived = nil, 0, w.going[:0], 0
+}
+
+func (w *oneWay) letGo() {
+	letGo(&w.going)
+	letGo(&w.travels)
+	letGo(&w.list)
+	letGo(&w.pairs)
+	w.of = nil
 }
 
 // pairsOf adds what is known of pages that may be in two places to pairs; those of a context are looked up at once. It returns
 // the memory of indices, too.
-func pairsOf(pages []numbered, pairs []*pair, indices []uint32) ([]*pair, []uint32) {
+func pairsOf(pages []Numbered, pairs []*pair, indices []uint32) ([]*pair, []uint32) {
 	for i, n := range pages {
 		if indices = append(indices, n.Index); i+1 == len(pages) || pages[i+1].Residency != n.Residency {
 			pairs = n.pairs.getAll(indices, pairs)

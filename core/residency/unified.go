@@ -94,9 +94,9 @@ func (r *Residency) carryAdvice(device int32, memory []byte, before, now Advice)
 }
 
 // prefetch moves locked pages in managed memory to a device, or to the host, those of a context together.
-func prefetch(pages []numbered, toDevice bool, device int32, told func(number int, err error)) {
+func prefetch(pages []Numbered, toDevice bool, device int32, told func(number int, err error)) {
 	type target struct {
-		numbered
+		Numbered
 		by int32
 	}
 	var targets []target
@@ -113,7 +113,7 @@ func prefetch(pages []numbered, toDevice bool, device int32, told func(number in
 			err = p.devices.Check(abi.LocationUnified, by)
 		}
 		if err != nil {
-			told(p.number, err)
+			told(p.Number, err)
 			continue
 		}
 		targets = append(targets, target{p, by})
@@ -133,7 +133,7 @@ func prefetch(pages []numbered, toDevice bool, device int32, told func(number in
 		}
 		err := first.devices.Prefetch(first.by, toDevice, list)
 		for _, t := range targets[:count] {
-			told(t.number, err)
+			told(t.Number, err)
 		}
 		targets = targets[count:]
 	}

@@ -155,7 +155,25 @@ type Span struct {
 // Prepare readies spans for the array that kernels read, and says how many pieces of work they are. Errors: OutOfRange for one
 // that reaches past the end of addresses; InvalidArgument where their targets do not rise without overlap.
 func Prepare(spans []Span) (pieces uint64, err error) {
+	if pieces, err = number(spans); err != nil {
+		return 0, err
+	}
 	var end uint64
+	for i, span := range spans {
+		if span.Bytes == 0 {
+			continue
+		}
+		if uint64(span.To) < end {
+			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another one's end at 0x%x", i,
+				span.To, end)
+		}
+		end = uint64(span.To) + span.Bytes
+	}
+	return pieces, nil
+}
+
+// number is Prepare of spans whose targets come in any order.
+func number(spans []Span) (pieces uint64, err error) {
 	for i := range spans {
 		span := &spans[i]
 		if err := checkRange("a span's target", span.To, span.Bytes); err != nil {
@@ -165,16 +183,9 @@ func Prepare(spans []Span) (pieces uint64, err error) {
 			return 0, err
 		}
 		span.Piece = pieces
-		if span.Bytes == 0 {
-			continue
+		if span.Bytes > 0 {
+			pieces += (uint64(span.To)%16+span.Bytes-1)/pieceBytes + 1
 		}
-		if uint64(span.To) < end {
-			return 0, status.Errorf(status.InvalidArgument, "span %d begins at 0x%x, before another one's end at 0x%x", i,
-				span.To, end)
-		}
-		end = uint64(span.To) + span.Bytes
-		pieces += (uint64(span.To)%16 + span.Bytes - 1) / pieceBytes
-		pieces++
 	}
 	return pieces, nil
 }
@@ -239,7 +250,11 @@ func (s *Set) Copy(to, from driver.Address, bytes uint64) (driver.Launch, error)
 // CopyMany copies spans that were prepared and then put into memory at table, aligned to 8; what is there when the kernel runs
 // counts. No target may overlap a source. Errors: InvalidArgument for the alignment; those of Prepare.
 func (s *Set) CopyMany(table driver.Address, spans []Span) (driver.Launch, error) {
-	pieces, err := checkTable(table, spans)
+	return s.copyMany(table, spans, Prepare)
+}
+
+func (s *Set) copyMany(table driver.Address, spans []Span, prepare func([]Span) (uint64, error)) (driver.Launch, error) {
+	pieces, err := checkTable(table, spans, prepare)
 	if err != nil {
 		return driver.Launch{}, err
 	}
@@ -248,9 +263,9 @@ func (s *Set) CopyMany(table driver.Address, spans []Span) (driver.Launch, error
 }
 
 // CarryMany is CopyMany between memory of the device and memory of the host, with no more blocks than keep the link busy: all
-// other multiprocessors are for other work.
+// other multiprocessors are for other work. Targets come in any order; that they do not overlap is the caller's care.
 func (s *Set) CarryMany(table driver.Address, spans []Span) (driver.Launch, error) {
-	launch, err := s.CopyMany(table, spans)
+	launch, err := s.copyMany(table, spans, number)
 	if blocks := launch.Blocks * threadsOfBlock / threadsOfLink; blocks > 0 {
 		launch.Blocks, launch.Threads = min(blocks, blocksOfLink), threadsOfLink
 	}
@@ -335,7 +350,7 @@ func (s *Set) ScatterRuns(page Page, table driver.Address, spans []Span) (driver
 	if err := page.check(page.Bytes); err != nil {
 		return driver.Launch{}, err
 	}
-	pieces, err := checkTable(table, spans)
+	pieces, err := checkTable(table, spans, Prepare)
 	if err != nil {
 		return driver.Launch{}, err
 	}
@@ -521,14 +536,14 @@ func writes(address driver.Address, bytes uint64) driver.Access {
 	return driver.Access{Address: address, Bytes: bytes, Write: true}
 }
 
-func checkTable(table driver.Address, spans []Span) (pieces uint64, err error) {
+func checkTable(table driver.Address, spans []Span, prepare func([]Span) (uint64, error)) (pieces uint64, err error) {
 	if err := checkAligned("the table of spans", table, tableAlignment); err != nil {
 		return 0, err
 	}
 	if err := checkRange("the table of spans", table, uint64(len(spans))*uint64(unsafe.Sizeof(Span{}))); err != nil {
 		return 0, err
 	}
-	return Prepare(spans)
+	return prepare(spans)
 }
 
 func checkRange(what string, address driver.Address, bytes uint64) error {

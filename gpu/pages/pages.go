@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"libmmsb/core/abi"
@@ -81,7 +80,6 @@ type device struct {
 	idle  []*lane
 	// Lanes that carriers have. While a call has one it may need another, so that it waits for none that carriers keep.
 	carried int
-	moving  atomic.Int32 // steps of carriers that are on their way
 }
 
 // lane is a stream, and pinned memory of the host through which all bytes of the host come and go. So a device never sees memory

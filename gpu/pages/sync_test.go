@@ -727,3 +727,30 @@ func TestSyncsThatReadPagesBesideOthers(t *testing.T) {
 		}
 	})
 }
+
+// A sync of more pages than it may lock at a time, which are small, brings all of them both ways.
+func TestMorePagesThanASyncLocks(t *testing.T) {
+	const count = 10_000
+	helped(t, 0)
+	onDevices(t, sim.Options{Unchecked: true}, func(w *world) {
+		var pages []uint64
+		for range count {
+			pages = append(pages, w.create(abi.LocationCPU, 0, 64))
+		}
+		for round := range byte(2) {
+			for i, handle := range pages {
+				require.Equal(t, status.OK, w.write(handle, 0, string([]byte{byte(i), byte(i >> 8), round})))
+			}
+			codes := make([]int32, count)
+			_, err := page.SyncMany(pages, residency.ToDevice|residency.ToHost, 0, codes, nil)
+			require.NoError(t, err)
+			require.Equal(t, make([]int32, count), codes)
+			for i, handle := range pages {
+				require.Equal(t, [2]uint64{}, w.newer(handle))
+				if i%97 == 0 {
+					require.Equal(t, string([]byte{byte(i), byte(i >> 8), round}), w.onTheDevice(handle)[:3])
+				}
+			}
+		}
+	})
+}

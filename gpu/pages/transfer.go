@@ -22,15 +22,19 @@ const (
 	payloadBytes = stagingBytes - tableBytes
 	mostSpans    = tableBytes / 32 // a kernels.Span each
 	// stepBytes are what a step has at most, and one range more, so that its pages are not locked for long.
-	stepBytes = 8 << 20
+	stepBytes = 4 << 20
 	// spanAlignment lets kernels move 16 bytes at a time.
 	spanAlignment = 16
 	// usualThreshold is that of devices where nothing is measured: simulated ones.
 	usualThreshold = 32 << 10
 )
 
-// thresholds are from how many bytes on a range goes by the copy engine, by the device's UUID: measured once in a process.
-var thresholds sync.Map
+// thresholds are from how many bytes on a range goes by the copy engine, by the device's UUID: measured once in a process, by one
+// carrier while others wait for it.
+var (
+	thresholds sync.Map
+	measuring  sync.Mutex
+)
 
 // step is what goes at a time through the staging memory of a lane, and what devices reach where it lies.
 type step struct {
@@ -50,8 +54,8 @@ type lists struct {
 // carrier is residency.Carrier. Ranges go through the staging memory of as many as mostSteps lanes: while the bytes of some are
 // on their way, those of another are packed or unpacked. What the host has in pinned memory goes from there, or comes there. What
 // is packed for one place is one range. Large ranges are a batch of copies, the small ones of a step one kernel. A step begins
-// when it is full, or when the device has less than enough to do: so the first bytes move at once, and small ranges come together
-// while others move.
+// when it is full, or when less than enough of the carrier's are on their way: so the first bytes move at once, and small ranges
+// come together while others move.
 type carrier struct {
 	*context
 	*device
@@ -68,7 +72,7 @@ type carrier struct {
 
 const (
 	mostSteps  = 3
-	enoughToDo = 2 // steps on their way on the device
+	enoughToDo = 2 // steps on their way
 	// shareBytes is what a processor gets at least of a list, in whole shareAlignments.
 	shareBytes     = 2 << 20
 	shareAlignment = 4 << 10
@@ -109,11 +113,12 @@ func (c *carrier) Add(list []residency.Transfer) error {
 }
 
 func (c *carrier) add(list []residency.Transfer) error {
+	toPack := bytesToPack(list)
 	byAddress := func(a, b residency.Transfer) int { return cmp.Compare(a.Device, b.Device) }
-	if !slices.IsSortedFunc(list, byAddress) { // what lies together comes together
+	if toPack > 0 && !slices.IsSortedFunc(list, byAddress) { // what lies together is packed together
 		slices.SortFunc(list, byAddress)
 	}
-	if shares := parallel.Shares(bytesToPack(list), shareBytes); shares > 1 {
+	if shares := parallel.Shares(toPack, shareBytes); shares > 1 {
 		return c.addShares(list, shares)
 	}
 	return c.addAlone(list)
@@ -142,7 +147,7 @@ func (c *carrier) addAlone(list []residency.Transfer) error {
 			return err
 		}
 	}
-	if c.filling != nil && c.moving.Load() < enoughToDo {
+	if c.filling != nil && len(c.going) < enoughToDo {
 		return c.begin()
 	}
 	return nil
@@ -235,7 +240,6 @@ func (c *carrier) fill() error {
 func (c *carrier) begin() error {
 	s := c.filling
 	c.filling, c.going = nil, append(c.going, s)
-	c.moving.Add(1)
 	return s.begin(c.device, c.threshold)
 }
 
@@ -244,9 +248,7 @@ func (c *carrier) endOldest() error {
 	s := c.going[0]
 	c.going = slices.Delete(c.going, 0, 1)
 	size := s.size
-	err := s.end()
-	c.moving.Add(-1)
-	if err != nil {
+	if err := s.end(); err != nil {
 		return err
 	}
 	c.idle = append(c.idle, s)
@@ -343,10 +345,6 @@ func (s *step) plan(span kernels.Span, threshold uint64) {
 // begin queues what was packed.
 func (s *step) begin(d *device, threshold uint64) error {
 	s.plan(s.open, threshold)
-	byTarget := func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) }
-	if !slices.IsSortedFunc(s.spans, byTarget) { // a kernel's targets rise
-		slices.SortFunc(s.spans, byTarget)
-	}
 	if len(s.large) > 0 {
 		copies := make([]driver.Copy, len(s.large))
 		for i, span := range s.large {
@@ -397,6 +395,11 @@ func (d *device) threshold(l *lane) uint64 {
 	case info.Simulated:
 		return usualThreshold
 	}
+	if found, ok := thresholds.Load(info.UUID); ok {
+		return found.(uint64)
+	}
+	measuring.Lock()
+	defer measuring.Unlock()
 	if found, ok := thresholds.Load(info.UUID); ok {
 		return found.(uint64)
 	}

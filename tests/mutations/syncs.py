@@ -169,11 +169,15 @@ SYNCS = Go(
         ),
         Mutant(
             "group-by-group", "each group is a step of its own, also while others are on their way",
-            "carrier.addAlone", "c.filling != nil && c.moving.Load() < enoughToDo", "c.filling != nil", mode=TOGETHER,
+            "carrier.addAlone", "c.filling != nil && len(c.going) < enoughToDo", "c.filling != nil", mode=TOGETHER,
         ),
         Mutant(
-            "targets-fall", "a kernel gets what groups have brought in an order that it does not take",
-            "step.begin", "!slices.IsSortedFunc(s.spans, byTarget)", "false", mode=TOGETHER,
+            "taken-and-left", "a worker takes a page of the list and leaves it",
+            "worker.next", "w.take(int(first),", "w.take(int(first)+1,", mode=SHARES,
+        ),
+        Mutant(
+            "number-given-twice", "a page's number is another one's before the page is told",
+            "holding.add", "h.free = h.free[:len(h.free)-1]", "", mode=SHARES,
         ),
         Mutant(
             "told-too-early", "pages are in step before their bytes have moved",
