@@ -94,8 +94,8 @@ func hasEnded(code status.Code) bool {
 	return code == status.StaleHandle || code == status.InvalidHandle
 }
 
-// run brings the pages in step, on as many processors as are of use: each takes pages, packs, moves and unpacks them by itself, and
-// waits for a lock only when it has none.
+// run brings the pages in step, on as many processors as are of use: each takes pages, packs, moves and unpacks them by itself,
+// and waits for a lock only when it has none.
 func (s *syncing) run() {
 	s.bad = len(s.pages)
 	workers := s.workers()
