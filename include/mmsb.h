@@ -2395,8 +2395,8 @@ MMSB_API mmsb_status_t mmsb_runtime_device(mmsb_runtime_t runtime, int32_t *devi
  * Errors: handle errors. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_reap(mmsb_runtime_t runtime);
 
-/* Gives memory that the driver, or the pool, keeps for reuse back to the device, until keep bytes are left, and all pinned memory
- * that is kept for reuse.
+/* Gives memory that the driver, or the pool, keeps for reuse back to the device, until keep bytes are left, or up to 6 MiB fewer
+ * (memory of a pool comes and goes up to 8 MiB together), and all pinned memory that is kept for reuse.
  * Errors: handle errors, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_runtime_trim(mmsb_runtime_t runtime, uint64_t keep);
 

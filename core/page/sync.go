@@ -32,6 +32,8 @@ const (
 	// takes them in so many parts or more, so that all of them end together.
 	shareBytes = 1 << 20
 	claimsEach = 8
+	// planBytes go over a link like PCI Express 5.0 x16 while a processor plans a page beside others.
+	planBytes = 32 << 10
 )
 
 // Direction says which newer bytes a sync moves.
@@ -113,13 +115,29 @@ func (s *syncing) run() {
 	}
 }
 
-// workers is how many processors share the pages.
+// workers is how many processors share the pages: where bytes are packed as many as there are, else no more than keep a link
+// busy.
 func (s *syncing) workers() int {
-	bytes, enough := uint64(0), uint64(parallel.Most()+1)*shareBytes
-	for i := 0; i < len(s.pages) && bytes < enough; i++ {
-		bytes += native.RecordAt(native.Index(s.pages[i])).LoadSize()
+	bytes, enough, seen := uint64(0), uint64(parallel.Most()+1)*shareBytes, 0
+	for ; seen < len(s.pages) && bytes < enough; seen++ {
+		bytes += native.RecordAt(native.Index(s.pages[seen])).LoadSize()
 	}
-	return min(parallel.Shares(bytes, shareBytes), len(s.pages))
+	workers := min(parallel.Shares(bytes, shareBytes), len(s.pages))
+	if workers > 1 && s.arePinned() {
+		workers = min(workers, int((uint64(seen)*planBytes+bytes-1)/bytes))
+	}
+	return workers
+}
+
+// arePinned says whether the host's copies are in pinned memory, by three pages of all.
+func (s *syncing) arePinned() bool {
+	for _, page := range []uint64{s.pages[0], s.pages[len(s.pages)/2], s.pages[len(s.pages)-1]} {
+		c := contextOf(native.Index(page))
+		if c == nil || !c.residency.HasPinnedCopy(native.Index(page)) {
+			return false
+		}
+	}
+	return true
 }
 
 // share brings pages with these numbers in step, and then others as long as there are some that nobody has taken.

@@ -316,7 +316,7 @@ func (s *space) segmentsInUse() (used []Range) {
 func (s *space) dropFree() {
 	done := func(uint32) uint64 { return math.MaxUint64 }
 	s.gather(0, done)
-	for _, r := range s.spare(s.extents.Limit(), done) {
+	for _, r := range s.spare(s.extents.Limit(), done, func(at uint64) Range { return Range{at, s.segment} }) {
 		s.leave(r)
 	}
 }

@@ -24,9 +24,11 @@ import (
 type Source interface {
 	// Back gives segments memory, all of them or none. Errors: OutOfMemory, where the device has not enough, and others.
 	Back(space int, r Range) error
-	// Bare takes it away, and says how many units lost it, from the first one on: all, or some whole segments and an error. The
-	// device has come past all work that uses it.
+	// Bare takes it away from whole mappings, and says how many units lost it, from the first one on: all, or some whole mappings
+	// and an error. The device has come past all work that uses it.
 	Bare(space int, r Range) (units uint64, err error)
+	// Mapping is the segments around one that has memory which lose it together. It may be called under the pool's lock.
+	Mapping(space int, at uint64) Range
 	Progress
 }
 
@@ -417,7 +419,7 @@ func (p *Pool) sparedOf(stream uint32, number int, units uint64) []Range {
 	}
 	s := p.space(number)
 	s.gather(stream, p.source.Done)
-	spared := s.spare(units, p.source.Done)
+	spared := s.spare(units, p.source.Done, func(at uint64) Range { return p.source.Mapping(number, at) })
 	for _, r := range spared {
 		p.bared(number, r.Count)
 	}

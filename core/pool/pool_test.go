@@ -17,12 +17,13 @@ import (
 // device is a Source that knows which segments have memory, and how far it has come.
 type device struct {
 	t        testing.TB
-	capacity uint64 // units
-	memory   [MostPartitions * Spaces]map[uint64]bool
+	capacity uint64                                    // units
+	memory   [MostPartitions * Spaces]map[uint64]Range // by segment: the mapping that it is in
 	backed   uint64
 	queued   []uint64 // the last mark of each stream
 	done     []uint64
 	calls    int
+	together uint64                                     // units of a mapping at most
 	fails    int                                        // so many calls from now on one fails; 0: none
 	whole    [MostPartitions * Spaces]map[uint64]uint64 // segments that go back whole; nil: they do not
 }
@@ -30,9 +31,10 @@ type device struct {
 const segmentUnits = segmentBytes / Unit
 
 func newDevice(t testing.TB, capacity uint64, streams int) *device {
-	d := &device{t: t, capacity: capacity / Unit, queued: make([]uint64, streams), done: make([]uint64, streams)}
+	d := &device{t: t, capacity: capacity / Unit, together: 4 * segmentUnits}
+	d.queued, d.done = make([]uint64, streams), make([]uint64, streams)
 	for space := range d.memory {
-		d.memory[space] = map[uint64]bool{}
+		d.memory[space] = map[uint64]Range{}
 	}
 	return d
 }
@@ -54,9 +56,13 @@ func (d *device) Back(space int, r Range) error {
 	if d.backed+r.Count > d.capacity {
 		return status.Errorf(status.OutOfMemory, "the device has %d units", d.capacity)
 	}
-	for at := r.Offset; at < r.Offset+r.Count; at += segmentUnits {
-		require.False(d.t, d.memory[space][at], "segment %d has memory", at)
-		d.memory[space][at] = true
+	for at, end := r.Offset, r.Offset+r.Count; at < end; {
+		mapped := Range{at, min(end-at, d.together)}
+		for ; at < mapped.Offset+mapped.Count; at += segmentUnits {
+			_, is := d.memory[space][at]
+			require.False(d.t, is, "segment %d has memory", at)
+			d.memory[space][at] = mapped
+		}
 	}
 	d.backed += r.Count
 	if d.whole[space] != nil {
@@ -70,7 +76,9 @@ func (d *device) Bare(space int, r Range) (units uint64, failed error) {
 		if d.whole[space] != nil || r.Count == segmentUnits {
 			return 0, failed
 		}
-		r.Count = segmentUnits * (r.Count / segmentUnits / 2) // half of it has lost its memory
+		half := r.Count / 2 // of it has lost its memory
+		for r.Count = 0; r.Count < half; r.Count += d.memory[space][r.Offset+r.Count].Count {
+		}
 	}
 	d.bare(space, r)
 	return r.Count, failed
@@ -91,11 +99,24 @@ func (d *device) bare(space int, r Range) {
 		delete(d.whole[space], r.Offset)
 	}
 	for at := r.Offset; at < r.Offset+r.Count; at += segmentUnits {
-		require.True(d.t, d.memory[space][at], "segment %d has no memory", at)
+		mapped, is := d.memory[space][at]
+		require.True(d.t, is, "segment %d has no memory", at)
+		require.True(d.t, mapped.Offset >= r.Offset && mapped.Offset+mapped.Count <= r.Offset+r.Count, "a mapping goes whole")
 		delete(d.memory[space], at)
 	}
 	d.backed -= r.Count
 }
+
+// segments are those of a space that have memory.
+func (d *device) segments(space int) map[uint64]bool {
+	all := make(map[uint64]bool)
+	for at := range d.memory[space] {
+		all[at] = true
+	}
+	return all
+}
+
+func (d *device) Mapping(space int, at uint64) Range { return d.memory[space][at] }
 
 func (d *device) Reap() {}
 
@@ -149,7 +170,7 @@ func (w *world) takeIn(partition int, stream uint32, bytes uint64) error {
 	require.GreaterOrEqual(t, b.Count*Unit, bytes)
 	require.Equal(t, partition, b.Space/Spaces)
 	for at := b.Offset; at < b.Offset+b.Count; at++ {
-		if !w.device.memory[b.Space][at/segmentUnits*segmentUnits] {
+		if _, is := w.device.memory[b.Space][at/segmentUnits*segmentUnits]; !is {
 			require.Fail(t, "no memory", "unit %d", at)
 		}
 		f := w.freed[b.Space][at]
@@ -325,18 +346,21 @@ func TestTheSourceFails(t *testing.T) {
 }
 
 func TestTrim(t *testing.T) {
-	w := newWorld(t, Options{}, 1<<30, 1<<30, 1)
-	require.NoError(t, w.take(0, 100*mib))
-	require.NoError(t, w.take(0, 100))
-	w.give(0, 0)
-	require.NoError(t, w.Trim(0))
-	require.Equal(t, uint64(102*mib), w.Statistics().Reserved, "the device has not come past it")
-	w.device.done[0] = w.device.queued[0]
-	require.NoError(t, w.Trim(50*mib))
-	require.Equal(t, uint64(50*mib), w.Statistics().Reserved)
-	require.NoError(t, w.Trim(0))
-	require.Equal(t, uint64(2*mib), w.Statistics().Reserved)
-	w.check()
+	for _, together := range []uint64{1, 4} { // segments: what is mapped together goes together
+		w := newWorld(t, Options{}, 1<<30, 1<<30, 1)
+		w.device.together = together * segmentUnits
+		require.NoError(t, w.take(0, 100*mib))
+		require.NoError(t, w.take(0, 100))
+		w.give(0, 0)
+		require.NoError(t, w.Trim(0))
+		require.Equal(t, uint64(102*mib), w.Statistics().Reserved, "the device has not come past it")
+		w.device.done[0] = w.device.queued[0]
+		require.NoError(t, w.Trim(50*mib))
+		require.Equal(t, map[uint64]uint64{1: 50 * mib, 4: 46 * mib}[together], w.Statistics().Reserved)
+		require.NoError(t, w.Trim(0))
+		require.Equal(t, uint64(2*mib), w.Statistics().Reserved)
+		w.check()
+	}
 }
 
 // TestRandomPrograms runs MMSB_PROGRAMS programs of 300 operations, 60 without it, from MMSB_SEED on. Every 20th operation walks
@@ -358,6 +382,7 @@ func TestRandomPrograms(t *testing.T) {
 			o.Divisions[0], o.Divisions[4] = 4, 8
 		}
 		w := newWorld(t, o, 64*mib, 256*mib, streams)
+		w.device.together = []uint64{1, 4, 16}[seed/4%3] * segmentUnits
 		for step := range 300 {
 			switch n := random.IntN(10); {
 			case n < 5:

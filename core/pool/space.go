@@ -180,9 +180,9 @@ func (s *space) cut(r Range, gone uint64) Range {
 	return rest
 }
 
-// spare takes whole free segments that the device has come past, up to so many units, from the largest free extents first. They
-// have no memory any more in the books, and are the caller's until leave.
-func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []Range) {
+// spare takes whole free mappings that the device has come past, of so many units or up to one mapping more, from the largest
+// free extents first. They have no memory any more in the books, and are the caller's until leave.
+func (s *space) spare(count uint64, done func(stream uint32) uint64, mapping func(at uint64) Range) (spared []Range) {
 	var all []alloc.Free
 	for number := uint32(1); number < s.extents.Bins(); number++ {
 		past := done(number - 1)
@@ -199,12 +199,12 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []R
 		if count < s.segment || from >= to {
 			continue
 		}
-		r := Range{from, min(to-from, count/s.segment*s.segment)}
-		if s.whole != nil {
-			if s.whole[f.Offset] != f.Count {
-				continue
-			}
-			r.Count = f.Count
+		r := Range{f.Offset, f.Count}
+		if s.whole == nil {
+			r = mappings(Range{from, to - from}, count/s.segment*s.segment, mapping)
+		}
+		if r.Count == 0 || s.whole != nil && s.whole[f.Offset] != f.Count {
+			continue
 		}
 		if s.extents.Carve(f, r.Offset, r.Count) {
 			s.backed -= r.Count
@@ -214,6 +214,23 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64) (spared []R
 		}
 	}
 	return spared
+}
+
+// mappings are the first whole ones within segments, of so many units or up to one mapping more.
+func mappings(within Range, count uint64, mapping func(at uint64) Range) (r Range) {
+	r.Offset = within.Offset
+	if first := mapping(r.Offset); first.Offset < r.Offset {
+		r.Offset = first.Offset + first.Count
+	}
+	for end := within.Offset + within.Count; r.Offset+r.Count < end && r.Count < count; {
+		next := mapping(r.Offset + r.Count)
+		invariant.Assert(next.Count > 0, "unit %d has memory, and is not mapped", r.Offset+r.Count)
+		if next.Offset+next.Count > end {
+			break
+		}
+		r.Count += next.Count
+	}
+	return r
 }
 
 // largestFree is the most units in one piece that nobody holds and that are not bare.

@@ -285,6 +285,9 @@ func TestWhatIsMovedHasAnEnd(t *testing.T) {
 	const rounds = 6
 	play := func(o Options) (s Statistics, moved [rounds]uint64, peak uint64) {
 		d := newDevice(t, 1<<42, 1)
+		if o.Slack != 0 {
+			d.together = segmentUnits
+		}
 		p := New(o, d, [Spaces]uint64{1 << 42, 1 << 42})
 		random := rand.New(rand.NewPCG(3, 3))
 		var held []Block

@@ -59,7 +59,9 @@ func (w *world) checkWalk() (splits, split uint64) {
 		require.True(t, past || !p.Past, "%+v: the device has not come past all frees", p)
 	}
 	require.Empty(t, held, "held, and not listed")
-	require.Equal(t, w.device.memory[:Spaces], memory[:])
+	for space := range memory {
+		require.Equal(t, w.device.segments(space), memory[space])
+	}
 	_, all := w.Flows()
 	s := w.Statistics()
 	require.Equal(t, s.Reserved-s.Held, (free[Small]+free[Large])*Unit)
@@ -166,6 +168,7 @@ type quiet struct{}
 
 func (quiet) Back(int, Range) error               { return nil }
 func (quiet) Bare(_ int, r Range) (uint64, error) { return r.Count, nil }
+func (quiet) Mapping(_ int, at uint64) Range      { return Range{at, segmentUnits} }
 func (quiet) Reap()                               {}
 func (quiet) Cached(uint32) uint64                { return 0 }
 func (quiet) Uncache(uint32, int, uint64) bool    { return false }

@@ -426,3 +426,10 @@ func IsOn(page uint64, device int32) bool {
 	return (state^page)>>native.IndexBits == 0 && native.OnDevice(state) && side != 0 &&
 		atomic.LoadInt32(&native.SideAt(side).Device) == device
 }
+
+// HasPinnedCopy says whether the page on a record has a copy on the host, in pinned memory. Nobody needs to have locked it, as
+// for IsOn.
+func (r *Residency) HasPinnedCopy(index uint32) bool {
+	both := r.pairs.get(index)
+	return both != nil && both.pinned
+}

@@ -196,3 +196,39 @@ func TestAListIsCut(t *testing.T) {
 	}
 	require.Len(t, list[2].Host, 600, "the list stays as it was")
 }
+
+// Pages whose copies are pinned are planned only: by as many processors as keep a link busy, one for large pages, which has three
+// streams at most.
+func TestWorkersOfASync(t *testing.T) {
+	helped(t, 7)
+	onDevices(t, sim.Options{Latency: 5 * time.Millisecond, Unchecked: true, Trace: true}, func(w *world) {
+		streams := func(location int32, size uint64) int {
+			var pages []uint64
+			for range (16 << 20) / size {
+				pages = append(pages, w.create(location, 0, size))
+			}
+			_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+			require.NoError(t, err)
+			for _, handle := range pages {
+				require.Equal(t, status.OK, w.write(handle, 0, string(make([]byte, size))))
+			}
+			before := len(w.sim.Timeline())
+			_, err = page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+			require.NoError(t, err)
+			used := map[int]bool{}
+			for _, spell := range w.sim.Timeline()[before:] {
+				if spell.Bytes > 0 {
+					used[spell.Stream] = true
+				}
+			}
+			for _, handle := range pages {
+				require.Equal(t, [2]uint64{}, w.newer(handle))
+				require.Zero(t, nativetest.Destroy(handle))
+			}
+			return len(used)
+		}
+		require.Greater(t, streams(abi.LocationCPU, 256<<10), mostSteps)
+		require.LessOrEqual(t, streams(abi.LocationPinned, 256<<10), mostSteps)
+		require.Greater(t, streams(abi.LocationPinned, 4<<10), mostSteps)
+	})
+}

@@ -165,9 +165,12 @@ func TestOfTwoPoolsOneHasTheBudget(t *testing.T) {
 	SetDeviceBudget(w.device, 20*mib)
 	defer SetDeviceBudget(w.device, 0)
 	source := (*poolSource)(w.runtime.Pool())
-	require.NoError(t, source.prepay(9))
+	plan, err := source.plan(source.segmentsOf(pool.Block{Range: pool.Range{Count: 18 * mib / pool.Unit}}))
+	require.NoError(t, err)
+	owed, err := source.charge(plan)
+	require.NoError(t, err)
 	require.EqualValues(t, 18*mib, MemoryOf(w.device).Charged, "before the driver is asked for the first segment")
-	source.refund()
+	source.ledger.Give(owed)
 	for range 50 {
 		var wait sync.WaitGroup
 		won := make(chan uint64, 2)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/invariant"
 	"libmmsb/core/pool"
 	"libmmsb/core/status"
 	"libmmsb/gpu/blocks"
@@ -22,28 +23,65 @@ import (
 // is no other memory, behind an event. Tags that sleep (sleep.go) and captures (capture.go) have partitions with ranges of their
 // own.
 type Pool struct {
-	host   Host
-	device driver.Device
-	ledger *DeviceLedger
-	books  *pool.Pool
-	log    *Log                                         // nil = none
-	whole  *wholeSource                                 // nil: segments are virtual memory
-	peers  bool                                         // kernels of other devices reach segments
-	ranges [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
+	host     Host
+	device   driver.Device
+	ledger   *DeviceLedger
+	books    *pool.Pool
+	log      *Log                                         // nil = none
+	whole    *wholeSource                                 // nil: segments are virtual memory
+	peers    bool                                         // kernels of other devices reach segments
+	together int                                          // segments of a mapping, at most
+	ranges   [pool.MostPartitions * pool.Spaces]addresses // by space; those of a partition are there before its blocks
 	sleepers
 
 	streams sync.Map                         // by index: those that have freed, or have had a span
 	cutters atomic.Pointer[[]*blocks.Stream] // those that have had a span
 	cached  func() uint64                    // bytes that the books hold for magazines
 
-	mutex   sync.Mutex
-	mapped  map[driver.Address]driver.Physical
-	idle    []driver.Physical                  // without an address: taken from segments for other segments
-	stray   []driver.Address                   // have memory that the driver did not take away, and that the books do not know
-	torn    map[driver.Address]driver.Physical // of partitions that rest or sleep: memory that was taken from its address
-	prepaid int                                // segments that are charged, and that the driver has not been asked for yet
+	mutex  sync.Mutex
+	mapped map[driver.Address]*mapping // by segment
+	idle   []*mapping                  // without an address: taken from segments for other segments
+	stray  []*mapping                  // mapped: the driver did not take them away, and the books do not know them
+	torn   map[driver.Address]*mapping // by the first segment: taken from their addresses, of partitions that rest or sleep
 
-	made, ended atomic.Uint64 // memory of segments
+	made, ended atomic.Uint64 // mappings
+}
+
+// mapping is memory of the driver for segments that lie one behind the other: they have it and lose it together.
+type mapping struct {
+	physical driver.Physical
+	made     bool           // the driver has been asked for it
+	first    driver.Address // where it is mapped, or was
+	segments int
+}
+
+const (
+	// mostMapped is how many segments get memory together: the driver's calls take as long for 8 MiB as for 2 (docs/gpu-results).
+	mostMapped = 4
+	// finest is how many mappings a device's memory has at least: what is mapped together can only be taken away together, so
+	// that others lack what is free in part of a mapping.
+	finest = 4096
+)
+
+// mappedTogether is how many segments get memory together on a device with so many bytes. Who asks for a slack has the finest
+// mappings: what has memory counts within it.
+func mappedTogether(bytes uint64, slack uint32) int {
+	if slack != 0 {
+		return 1
+	}
+	return int(min(max(bytes/poolSegment/finest, 1), mostMapped))
+}
+
+func (m *mapping) bytes() uint64 { return uint64(m.segments) * poolSegment }
+
+// last is its last segment.
+func (m *mapping) last() driver.Address { return m.first + driver.Address(m.bytes()) - poolSegment }
+
+func bytesOf(mappings []*mapping) (bytes uint64) {
+	for _, m := range mappings {
+		bytes += m.bytes()
+	}
+	return bytes
 }
 
 // addresses are a range of them; 0 bytes: not reserved.
@@ -64,9 +102,10 @@ func CanPool(info driver.Info) bool { return info.VirtualMemory && poolSegment%i
 // newPool is a pool of a device, with nothing in it but addresses. Errors: Unsupported, those of the driver.
 func newPool(device driver.Device, options pool.Options, ledger *DeviceLedger, host Host) (*Pool, error) {
 	info := device.Info()
-	p := &Pool{host: host, device: device, ledger: ledger, peers: options.Peers, mapped: make(map[driver.Address]driver.Physical),
-		torn: make(map[driver.Address]driver.Physical)}
+	p := &Pool{host: host, device: device, ledger: ledger, peers: options.Peers, mapped: make(map[driver.Address]*mapping),
+		torn: make(map[driver.Address]*mapping)}
 	p.mover.marks.device, p.mover.cache.device = device, device
+	p.together = mappedTogether(info.Bytes, options.Slack)
 	if options.Origin == pool.Automatic && !CanPool(info) {
 		options.Origin = pool.Plain
 	}
@@ -174,7 +213,7 @@ func (p *Pool) Statistics() PoolStatistics {
 // Flows are what the books have given out and taken back, in each space and in all.
 func (p *Pool) Flows() (spaces [pool.Spaces]pool.Flow, all pool.Flow) { return p.books.Flows() }
 
-// Made is how often the device gave memory for a segment, and Ended how often it got it back.
+// Made is how often the device gave memory for segments, and got it back.
 func (p *Pool) Made() (made, ended uint64) { return p.made.Load(), p.ended.Load() }
 
 // Check walks the books. Errors: Internal.
@@ -243,12 +282,14 @@ func (p *Pool) Close() (first error) {
 		return p.whole.close(p.host.Lost())
 	}
 	p.mutex.Lock()
-	for address, physical := range p.mapped {
-		first = cmp.Or(first, p.device.Unmap(address))
-		p.idle = append(p.idle, physical)
+	for segment, m := range p.mapped {
+		if segment == m.first {
+			first = cmp.Or(first, p.device.Unmap(segment))
+			p.idle = append(p.idle, m)
+		}
 	}
-	for _, physical := range p.torn {
-		p.idle = append(p.idle, physical)
+	for _, m := range p.torn {
+		p.idle = append(p.idle, m)
 	}
 	clear(p.mapped)
 	clear(p.torn)
@@ -256,7 +297,7 @@ func (p *Pool) Close() (first error) {
 	p.mutex.Unlock()
 	first = cmp.Or(first, (*poolSource)(p).dropIdle(), p.endSleepers(), p.release(p.ranges[:]))
 	if p.host.Lost() { // with the device its memory is gone
-		p.ledger.Give(uint64(len(p.idle)) * poolSegment)
+		p.ledger.Give(bytesOf(p.idle))
 	}
 	return first
 }
@@ -283,118 +324,154 @@ func (p *poolSource) Back(space int, r pool.Range) error {
 // backAll gives memory to segments of several ranges; to all of them or none. reload is what is copied there meanwhile; nil:
 // nothing.
 func (p *poolSource) backAll(blocks []pool.Block, reload *reload) error {
-	segments := p.segmentsOf(blocks...)
-	if err := p.prepay(len(segments)); err != nil {
+	plan, err := p.plan(p.segmentsOf(blocks...))
+	if err != nil {
 		return err
 	}
-	defer p.refund()
-	mapped, err := 0, error(nil)
-	for mapped < len(segments) && err == nil {
-		var more int
-		if more, err = p.backSome(segments[mapped:]); err == nil {
-			mapped += more
-			err = reload.came(mapped)
+	_ = p.dropIdle() // what does not fit; what does not end now does later
+	owed, err := p.charge(plan)
+	if err != nil {
+		p.putBack(plan)
+		return err
+	}
+	mapped, segments := 0, 0
+	for mapped < len(plan) && err == nil {
+		if err = p.mapOne(plan[mapped], &owed); err == nil {
+			segments += plan[mapped].segments
+			mapped++
+			err = reload.came(segments)
 		}
 	}
+	p.ledger.Give(owed)
 	if err != nil {
 		if reload != nil {
 			_ = reload.settleCopies()
 		}
 		p.mutex.Lock()
-		for _, segment := range segments[:mapped] { // nobody has used their memory
-			if p.unmap(segment) != nil {
-				p.stray = append(p.stray, segment)
+		for _, m := range plan[:mapped] { // nobody has used their memory
+			if p.unmap(m) != nil {
+				p.stray = append(p.stray, m)
 			}
 		}
 		p.mutex.Unlock()
+		p.putBack(plan[mapped:])
 		return cmp.Or(err, p.dropIdle())
 	}
-	_ = p.dropIdle() // the segments have their memory; what does not end now does later
 	p.note(LogMap, blocks)
 	return nil
 }
 
-// prepay charges what so many segments need beside what is idle: all of it or nothing, so that of two pools that meet at the
-// budget's end one has what it needs. Errors: Limit.
-func (p *poolSource) prepay(segments int) error {
+// plan divides segments into mappings: idle ones that fit, and new ones. Errors: Device, where a mapping is in the way that the
+// driver did not take away.
+func (p *poolSource) plan(segments []driver.Address) (plan []*mapping, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	missing := max(0, segments-len(p.idle))
-	if err := p.ledger.take(uint64(missing) * poolSegment); err != nil {
-		return err
+	for len(segments) > 0 {
+		first, count := segments[0], 0
+		for count < min(len(segments), p.together) && segments[count] == first+driver.Address(count*poolSegment) &&
+			p.mapped[segments[count]] == nil {
+			count++
+		}
+		m := p.mapped[first]
+		switch at := slices.Index(p.stray, m); {
+		case m == nil:
+			m = p.fitting(count)
+			m.first = first
+		case at < 0 || m.first != first || m.segments > len(segments) || segments[m.segments-1] != m.last():
+			p.letGo(plan)
+			return nil, status.Errorf(status.Device, "cannot map memory at %#x: the driver did not take away %d bytes at %#x",
+				first, m.bytes(), m.first)
+		default: // it has its memory still
+			p.stray = slices.Delete(p.stray, at, at+1)
+		}
+		plan, segments = append(plan, m), segments[m.segments:]
 	}
-	p.prepaid += missing
-	return nil
+	return plan, nil
 }
 
-// refund gives back what was charged and not needed.
-func (p *poolSource) refund() {
+// charge takes what a plan needs from the budget, all of it or nothing: of two pools that meet at the budget's end one has what
+// it needs. owed: the driver has not been asked for it yet. Errors: Limit.
+func (p *poolSource) charge(plan []*mapping) (owed uint64, err error) {
+	for _, m := range plan {
+		if !m.made {
+			owed += m.bytes()
+		}
+	}
+	return owed, p.ledger.take(owed)
+}
+
+// fitting is a mapping of up to so many segments, and not less than half: an idle one where there is one, the largest. The lock
+// is held.
+func (p *poolSource) fitting(segments int) *mapping {
+	best := -1
+	for i, m := range p.idle {
+		if m.segments <= segments && 2*m.segments >= segments && (best < 0 || m.segments > p.idle[best].segments) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return &mapping{segments: segments}
+	}
+	m := p.idle[best]
+	p.idle = slices.Delete(p.idle, best, best+1)
+	return m
+}
+
+// putBack is letGo with the lock.
+func (p *poolSource) putBack(plan []*mapping) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.ledger.Give(uint64(p.prepaid) * poolSegment)
-	p.prepaid = 0
+	p.letGo(plan)
 }
 
-// create takes a segment's memory from the device. What was prepaid may be too little, where what was idle has ended meanwhile.
-func (p *poolSource) create() (driver.Physical, error) {
-	if p.prepaid == 0 {
-		if err := p.ledger.take(poolSegment); err != nil {
-			return 0, err
+// letGo ends a plan: what has memory is idle, or stray. The lock is held.
+func (p *poolSource) letGo(plan []*mapping) {
+	for _, m := range plan {
+		switch {
+		case p.mapped[m.first] == m:
+			p.stray = append(p.stray, m)
+		case m.made:
+			p.idle = append(p.idle, m)
 		}
-		p.prepaid++
 	}
-	physical, err := p.device.CreatePhysical(poolSegment)
-	if err == nil {
-		p.prepaid--
-	}
-	return physical, err
 }
 
-// mostTogether is how many segments get memory in one call of the driver.
-const mostTogether = pieceBytes / poolSegment
-
-// backSome gives memory to the first of segments, as many as lie one behind the other, and says how many these are.
-func (p *poolSource) backSome(segments []driver.Address) (count int, err error) {
+// mapOne maps a mapping of a plan. What it takes from the device was charged, and is not owed any more.
+func (p *poolSource) mapOne(m *mapping, owed *uint64) (err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if at := slices.Index(p.stray, segments[0]); at >= 0 { // it has its memory still
-		p.stray = slices.Delete(p.stray, at, at+1)
-		return 1, nil
+	if p.mapped[m.first] == m {
+		return nil
 	}
-	var memory []driver.Physical
-	for i, segment := range segments[:min(len(segments), mostTogether)] {
-		if segment != segments[0]+driver.Address(i*poolSegment) || slices.Contains(p.stray, segment) {
-			break
+	if !m.made {
+		if m.physical, err = p.device.CreatePhysical(m.bytes()); err != nil {
+			return err
 		}
-		physical, err := p.unused()
-		if err != nil {
-			p.idle = append(p.idle, memory...)
-			return 0, err
-		}
-		memory = append(memory, physical)
-	}
-	if err := p.device.Map(segments[0], p.peers, memory...); err != nil {
-		p.idle = append(p.idle, memory...)
-		return 0, err
-	}
-	for i, physical := range memory {
-		p.mapped[segments[i]] = physical
-	}
-	return len(memory), nil
-}
-
-// unused is a segment's memory: that is idle, or of the device. The lock is held.
-func (p *poolSource) unused() (driver.Physical, error) {
-	if last := len(p.idle) - 1; last >= 0 {
-		physical := p.idle[last]
-		p.idle = p.idle[:last]
-		return physical, nil
-	}
-	physical, err := p.create()
-	if err == nil {
+		m.made = true
+		*owed -= m.bytes()
 		p.made.Add(1)
 	}
-	return physical, err
+	return p.mapAt(m)
+}
+
+// mapAt maps memory at its addresses. The lock is held.
+func (p *poolSource) mapAt(m *mapping) error {
+	err := p.device.Map(m.first, p.peers, m.physical)
+	if err == nil {
+		for segment := m.first; segment <= m.last(); segment += poolSegment {
+			p.mapped[segment] = m
+		}
+	}
+	return err
+}
+
+// Mapping implements pool.Source.
+func (p *poolSource) Mapping(space int, at uint64) pool.Range {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	first := p.ranges[space].first
+	m := p.mapped[first+driver.Address(at*pool.Unit)]
+	return pool.Range{Offset: uint64(m.first-first) / pool.Unit, Count: m.bytes() / pool.Unit}
 }
 
 // Bare implements pool.Source.
@@ -411,24 +488,30 @@ func (p *poolSource) Bare(space int, r pool.Range) (units uint64, err error) {
 // Until all have lost it, memory is torn from its address, and it stays so where the driver does not map it again.
 func (p *poolSource) bareAll(blocks []pool.Block, may func(segment driver.Address) error) error {
 	segments := p.segmentsOf(blocks...)
-	torn, err := 0, error(nil)
-	for torn < len(segments) && err == nil {
-		if err = may(segments[torn]); err == nil {
-			err = p.tear(segments[torn])
+	var torn []*mapping
+	var err error
+	for at := 0; at < len(segments) && err == nil; {
+		m := p.mappingAt(segments[at])
+		for _, segment := range segments[at:][:m.segments] {
+			err = cmp.Or(err, may(segment))
 		}
 		if err == nil {
-			torn++
+			err = p.tear(m)
+		}
+		if err == nil {
+			torn = append(torn, m)
+			at += m.segments
 		}
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if err != nil {
-		_ = p.mend(segments[:torn])
+		_ = p.mend(torn)
 		return err
 	}
-	for _, segment := range segments {
-		p.idle = append(p.idle, p.torn[segment])
-		delete(p.torn, segment)
+	for _, m := range torn {
+		p.idle = append(p.idle, m)
+		delete(p.torn, m.first)
 	}
 	p.note(LogUnmap, blocks)
 	return nil
@@ -437,45 +520,67 @@ func (p *poolSource) bareAll(blocks []pool.Block, may func(segment driver.Addres
 // atOnce lets memory of every segment go.
 func atOnce(driver.Address) error { return nil }
 
-// tear takes a segment's memory from its address. Nobody else has it until it is idle.
-func (p *poolSource) tear(segment driver.Address) error {
+// mappingAt is wholly with the lock.
+func (p *poolSource) mappingAt(segment driver.Address) *mapping {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	err := p.device.Unmap(segment)
+	return p.wholly(segment)
+}
+
+// wholly is the mapping whose first segment it is: the books name whole ones. The lock is held.
+func (p *poolSource) wholly(segment driver.Address) *mapping {
+	m := p.mapped[segment]
+	invariant.Assert(m != nil && m.first == segment, "no mapping begins at %#x", segment)
+	return m
+}
+
+// tear takes a mapping from its addresses. Nobody else has its memory until it is idle.
+func (p *poolSource) tear(m *mapping) error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	err := p.takeAway(m)
 	if err == nil {
-		p.torn[segment] = p.mapped[segment]
-		delete(p.mapped, segment)
+		p.torn[m.first] = m
 	}
 	return err
 }
 
-// mend maps memory again that was torn from its address. The lock is held.
-func (p *poolSource) mend(segments []driver.Address) (first error) {
-	for _, segment := range segments {
-		physical, is := p.torn[segment]
-		if !is {
+// takeAway unmaps a mapping. The lock is held.
+func (p *poolSource) takeAway(m *mapping) error {
+	err := p.device.Unmap(m.first)
+	if err == nil {
+		for segment := m.first; segment <= m.last(); segment += poolSegment {
+			delete(p.mapped, segment)
+		}
+	}
+	return err
+}
+
+// mend maps again what was torn from its addresses. The lock is held.
+func (p *poolSource) mend(torn []*mapping) (first error) {
+	for _, m := range torn {
+		if p.torn[m.first] != m {
 			continue
 		}
-		if err := p.device.Map(segment, p.peers, physical); err != nil {
+		if err := p.mapAt(m); err != nil {
 			first = cmp.Or(first, err)
 			continue
 		}
-		p.mapped[segment] = physical
-		delete(p.torn, segment)
+		delete(p.torn, m.first)
 	}
 	return first
 }
 
-// tornOf are the segments of a partition whose memory is torn from them.
-func (p *Pool) tornOf(partition int) (segments []driver.Address) {
+// tornOf are the mappings of a partition that are torn from their addresses.
+func (p *Pool) tornOf(partition int) (torn []*mapping) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for segment := range p.torn {
+	for segment, m := range p.torn {
 		if p.partitionAt(segment) == partition {
-			segments = append(segments, segment)
+			torn = append(torn, m)
 		}
 	}
-	return segments
+	return torn
 }
 
 func (p *poolSource) note(action LogAction, blocks []pool.Block) {
@@ -503,46 +608,47 @@ func (p *Pool) notedWhole(action LogAction, address driver.Address, bytes uint64
 // Whole says whether segments go back whole.
 func (p *Pool) Whole() bool { return p.whole != nil }
 
-// bare takes segments' memory away, for the next segments, one after the other. count: these have lost it.
+// bare takes memory away from whole mappings, for other segments, one after the other. count: so many segments have lost it.
 func (p *poolSource) bare(segments []driver.Address) (count int, err error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for i, segment := range segments {
-		if err := p.unmap(segment); err != nil {
-			return i, err
+	for count < len(segments) {
+		m := p.wholly(segments[count])
+		if err := p.unmap(m); err != nil {
+			return count, err
 		}
+		count += m.segments
 	}
-	return len(segments), nil
+	return count, nil
 }
 
-// unmap makes a segment's memory idle. The lock is held.
-func (p *poolSource) unmap(segment driver.Address) error {
-	if err := p.device.Unmap(segment); err != nil {
-		return err
+// unmap makes a mapping idle. The lock is held.
+func (p *poolSource) unmap(m *mapping) error {
+	err := p.takeAway(m)
+	if err == nil {
+		p.idle = append(p.idle, m)
 	}
-	p.idle = append(p.idle, p.mapped[segment])
-	delete(p.mapped, segment)
-	return nil
+	return err
 }
 
 // dropIdle ends memory that no segment has.
 func (p *poolSource) dropIdle() (first error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.stray = slices.DeleteFunc(p.stray, func(segment driver.Address) bool {
-		err := p.unmap(segment)
+	p.stray = slices.DeleteFunc(p.stray, func(m *mapping) bool {
+		err := p.unmap(m)
 		first = cmp.Or(first, err)
 		return err == nil
 	})
 	left := p.idle[:0]
-	for _, physical := range p.idle {
-		if err := p.device.DestroyPhysical(physical); err != nil {
+	for _, m := range p.idle {
+		if err := p.device.DestroyPhysical(m.physical); err != nil {
 			first = cmp.Or(first, err)
-			left = append(left, physical)
+			left = append(left, m)
 			continue
 		}
 		p.ended.Add(1)
-		p.ledger.Give(poolSegment)
+		p.ledger.Give(m.bytes())
 	}
 	p.idle = left
 	return first

@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -20,6 +22,9 @@ const mib = 1 << 20
 func newPooled(t testing.TB, options sim.Options, streams int, of pool.Options) *world {
 	return newWorldWith(t, options, streams, Options{Pool: &of})
 }
+
+// coarsely has mappings of several segments, as on a device with much memory.
+func (w *world) coarsely() { w.runtime.pool.together = mostMapped }
 
 func TestAPoolGivesMemoryAgainWithoutTheDriver(t *testing.T) {
 	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 2, pool.Options{})
@@ -153,19 +158,23 @@ func (w *world) agree(t testing.TB, before uint64) {
 	for segment := range p.mapped {
 		mapped[segment] = true
 	}
-	for segment := range p.torn {
-		require.False(t, mapped[segment])
-		require.Equal(t, status.InvalidState, status.CodeOf(p.books.Usable(p.partitionAt(segment))), "nobody may use it")
-		mapped[segment] = true
+	for _, m := range p.torn {
+		for segment := m.first; segment <= m.last(); segment += poolSegment {
+			require.False(t, mapped[segment])
+			require.Equal(t, status.InvalidState, status.CodeOf(p.books.Usable(p.partitionAt(segment))), "nobody may use it")
+			mapped[segment] = true
+		}
 	}
-	for _, segment := range p.stray {
-		require.False(t, known[segment])
-		delete(mapped, segment)
+	for _, m := range p.stray {
+		for segment := m.first; segment <= m.last(); segment += poolSegment {
+			require.False(t, known[segment])
+			delete(mapped, segment)
+		}
 	}
 	require.Equal(t, known, mapped)
 	free, total, err := w.device.MemoryInfo()
 	require.NoError(t, err)
-	taken := uint64(len(p.mapped)+len(p.torn)+len(p.idle)) * poolSegment
+	taken := uint64(len(p.mapped))*poolSegment + bytesOf(slices.Collect(maps.Values(p.torn))) + bytesOf(p.idle)
 	require.Equal(t, total-free, before+taken)
 	require.Equal(t, taken, MemoryOf(w.device).Charged)
 }
@@ -176,7 +185,7 @@ func TestAPoolWhoseDriverFailsTwice(t *testing.T) {
 	require.NoError(t, err)
 	calls := []sim.Call{sim.Map, sim.Unmap}
 	var torn, stray int
-	for number := range 2 * 2 * 7 * 5 {
+	for number := range 2 * 2 * 7 * 5 * 2 {
 		first, second := calls[number%2], calls[number/2%2]
 		d, err := sim.New(sim.Options{Memory: 24 * mib})
 		require.NoError(t, err)
@@ -185,10 +194,13 @@ func TestAPoolWhoseDriverFailsTwice(t *testing.T) {
 		free, total, err := w.device.MemoryInfo()
 		require.NoError(t, err)
 		before := total - free
+		if number%5 == 0 {
+			w.coarsely()
+		}
 		require.NoError(t, w.runtime.Partition(tag))
 		require.NoError(t, d.Inject(sim.Fault{Call: first, After: number / 4 % 7}))
-		for again := range 1 + number%3 { // and at the next tries, too
-			require.NoError(t, d.Inject(sim.Fault{Call: second, After: number/28 + again}))
+		for again := range 1 + number/140*2 { // and at the next tries, too
+			require.NoError(t, d.Inject(sim.Fault{Call: second, After: number/28%5 + again}))
 		}
 		var live []uint64
 		allocate := func(bytes uint64, tag Tag) {
@@ -266,6 +278,44 @@ func TestMemoryThatDoesNotEnd(t *testing.T) {
 	require.NoError(t, w.runtime.Trim(0))
 }
 
+// On a device with much memory segments get and lose theirs four together, unless the program asks for a slack.
+func TestSegmentsAreMappedTogether(t *testing.T) {
+	for segments, want := range map[uint64]int{1: 1, finest: 1, 2*finest - 1: 1, 3 * finest: 3, 4 * finest: 4, 100 * finest: 4} {
+		require.Equal(t, want, mappedTogether(segments*poolSegment, 0), "%d segments", segments)
+		require.Equal(t, 1, mappedTogether(segments*poolSegment, 50))
+	}
+	w := newPooled(t, sim.Options{Memory: 64 * mib, Scheduler: sim.Stepped}, 1, pool.Options{})
+	w.coarsely()
+	made := func() uint64 { m, _ := w.runtime.Pool().Made(); return m }
+	large, address, err := w.allocate(0, 30*mib)
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, large, address, 30*mib, Write))
+	require.EqualValues(t, 4, made(), "8, 8, 8 and 6 MiB")
+	held, _, err := w.allocate(0, 30*mib)
+	require.NoError(t, err)
+	free(t, large)
+	part, _, err := w.allocate(0, 9*mib) // with a MiB of the second 8
+	require.NoError(t, err)
+	w.driver.Finish()
+	w.runtime.Reap()
+	tag := tagOf(t, "together")
+	require.NoError(t, w.runtime.Partition(tag))
+	other, address, err := w.runtime.Allocate(Request{Bytes: 3 * mib, Stream: w.streams[0], Tag: tag})
+	require.NoError(t, err)
+	require.NoError(t, w.use(0, other, address, 3*mib, Write))
+	require.EqualValues(t, 9, made(), "memory of 8 MiB is too long for 4")
+	pooled := w.runtime.Pool()
+	require.NoError(t, pooled.Check())
+	require.Equal(t, pooled.Statistics().Reserved, MemoryOf(w.device).Charged, "and is the device's again")
+	for _, handle := range []uint64{held, part, other} {
+		free(t, handle)
+	}
+	w.driver.Finish()
+	require.NoError(t, w.runtime.Trim(0))
+	require.Zero(t, pooled.Statistics().Reserved)
+	require.Zero(t, MemoryOf(w.device).Charged)
+}
+
 // A device without virtual memory has a pool of whole segments, unless the program asked for virtual memory.
 func TestADeviceWithoutVirtualMemory(t *testing.T) {
 	d, err := sim.New(sim.Options{NoVirtual: true, NoManaged: true, NoOrdered: true})
@@ -303,6 +353,7 @@ func TestAPoolNeedsNoOrderedMemory(t *testing.T) {
 // Threads with a stream each, and blocks that go from one to the other: nothing is given out twice, and no work meets another's.
 func TestThreadsShareAPool(t *testing.T) {
 	w := newPooled(t, sim.Options{Memory: 128 * mib}, 4, pool.Options{Limit: 96 * mib})
+	w.coarsely()
 	var threads sync.WaitGroup
 	for thread := range 4 {
 		threads.Add(1)

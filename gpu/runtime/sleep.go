@@ -151,8 +151,8 @@ func (r *Runtime) Sleep(tags []Tag, options SleepOptions) error {
 		torn := p.tornOf(partition)
 		p.settle([]int{partition}, len(torn) > 0)
 		if len(torn) > 0 {
-			err = status.More(err, "; %d segments of %s could not be mapped again: it sleeps, and a wake tries again", len(torn),
-				p.books.Name(partition))
+			err = status.More(err, "; %d segments of %s could not be mapped again: it sleeps, and a wake tries again",
+				bytesOf(torn)/poolSegment, p.books.Name(partition))
 		}
 	}
 	return r.noteLost(err)

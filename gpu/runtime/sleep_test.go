@@ -304,7 +304,7 @@ func TestCopiesRunBesideTheDriver(t *testing.T) {
 		said := s.counting.said()
 		require.Equal(t, slices.Concat(copies, unmaps, repeat(22, "destroy")), said[slices.Index(said, copies[0]):])
 		require.NoError(t, s.runtime.Wake(tags))
-		back := func(segments int) []string { return append(repeat(segments, "create"), "map", "copy") }
+		back := func(segments int) []string { return append(repeat(segments, "create", "map"), "copy") }
 		require.Equal(t, slices.Concat(back(8), back(8), back(4), back(2), repeat(laneCount, "wait")), s.counting.said())
 		s.verify(0)
 		s.verify(1)
@@ -652,6 +652,9 @@ func TestRandomSleeps(t *testing.T) {
 		require.NoError(t, err)
 		s, err := sleeperOf(t, d, 3, Options{Pool: &pool.Options{LargeStep: 2 * mib}})
 		require.NoError(t, err)
+		if seed%2 == 1 {
+			s.coarsely()
+		}
 		asleep := map[Tag]bool{}
 		for _, tag := range tags[1:] {
 			require.NoError(t, s.runtime.Partition(tag))
@@ -726,6 +729,7 @@ func (s *sleeper) recount(asleep map[Tag]bool) {
 // Threads allocate elsewhere while tags sleep and wake.
 func TestThreadsBesideSleeps(t *testing.T) {
 	s := newSleeper(t, sim.Options{Memory: 96 * mib}, 4, pool.Options{}, "weights", "cache")
+	s.coarsely()
 	weights, cache := tagOf(t, "weights"), tagOf(t, "cache")
 	require.NoError(t, s.make(0, 12*mib, weights, 1))
 	require.NoError(t, s.make(0, 9*mib, cache, 2))

@@ -142,6 +142,12 @@ func (s *wholeSource) Bare(space int, r pool.Range) (units uint64, err error) {
 	return r.Count, nil
 }
 
+// Mapping implements pool.Source.
+func (s *wholeSource) Mapping(space int, at uint64) pool.Range {
+	segment := s.segment(space, at)
+	return pool.Range{Offset: segment.first * poolSegment / pool.Unit, Count: segment.bytes / pool.Unit}
+}
+
 func (s *wholeSource) segment(space int, unit uint64) *wholeSegment {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()

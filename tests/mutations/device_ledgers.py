@@ -24,16 +24,19 @@ DEVICE_LEDGERS = Go(
         ),
         Mutant(
             "segments-not-charged", "a pool's segments escape the device's budget",
-            "poolSource.prepay", "p.ledger.take(uint64(missing) * poolSegment)", "p.ledger.take(uint64(missing) * 0)",
+            "poolSource.charge", "p.ledger.take(owed)", "p.ledger.take(0 * owed)",
         ),
         Mutant(
             "not-refunded", "segments that were charged and not needed stay charged",
-            "poolSource.refund", "p.ledger.Give(uint64(p.prepaid) * poolSegment)", "p.ledger.Give(0)",
+            "poolSource.backAll", "p.ledger.Give(owed)", "p.ledger.Give(0)",
             mode="RuntimesGive|TheDriverGives|AskEach|AllNumbers|OwnLimit|ABlockFits|HookMay",
         ),
         Mutant(
             "piece-by-piece", "two pools that meet at the budget's end can both be refused",
-            "poolSource.prepay", "missing := max(0, segments-len(p.idle))", "missing := min(1, max(0, segments-len(p.idle)))",
+            "poolSource.charge", "return owed, p.ledger.take(owed)",
+            "for i, m := range plan {\n\t\tif err := p.ledger.take(m.bytes()); err != nil {\n"
+            "\t\t\tp.ledger.Give(bytesOf(plan[:i]))\n\t\t\treturn 0, err\n\t\t}\n"
+            "\t\t_, _, _ = p.device.MemoryInfo()\n\t}\n\treturn owed, nil",
         ),
         Mutant(
             "managed-is-free", "managed memory escapes the device's budget",

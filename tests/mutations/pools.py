@@ -46,6 +46,14 @@ POOLS = Go(
             "space.spare", "from := s.segments(f.Offset)", "from := f.Offset / s.segment * s.segment",
         ),
         Mutant(
+            "mapped-in-part-behind", "memory is taken away of which the last part is held",
+            "mappings", "next.Offset+next.Count > end", "false",
+        ),
+        Mutant(
+            "mapped-in-part-before", "memory is taken away of which the first part is held",
+            "mappings", "first.Offset < r.Offset", "false",
+        ),
+        Mutant(
             "slack-stays", "memory is moved from segment to segment for ever",
             "Pool.relax", "p.slack *= 2", "", mode=RELAXED,
         ),
@@ -99,7 +107,10 @@ POOL_LAYERS = Go(
     folders=("gpu/runtime",),
     package="gpu/runtime",
     mode="Pool|Stack",
-    sound=("Pool|Stack", "^TestAPoolWhoseDriverFailsTwice$", "^TestPeers", "^TestMemoryThatDoesNotEnd$"),
+    sound=(
+        "Pool|Stack", "^TestAPoolWhoseDriverFailsTwice$", "^TestPeers", "^TestMemoryThatDoesNotEnd$", "^TestRandomSleeps$",
+        "^TestSegmentsAreMappedTogether$",
+    ),
     mutants=(
         Mutant(
             "wait-not-queued", "a stream does not wait for the stream whose memory it was given",
@@ -115,7 +126,7 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "half-mapped", "segments stay mapped when the last one of them gets no memory",
-            "poolSource.backAll", "segments[:mapped]", "segments[:mapped-mapped]",
+            "poolSource.backAll", "plan[:mapped]", "plan[:mapped-mapped]",
         ),
         Mutant(
             "left-over-fails", "segments count as without memory where what was left over does not end",
@@ -124,22 +135,24 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "physical-lost", "memory that could not be mapped is forgotten",
-            "poolSource.backSome", "memory...); err != nil {\n\t\tp.idle = append(p.idle, memory...)", "memory...); err != nil {",
+            "poolSource.letGo", "p.idle = append(p.idle, m)", "_ = m", mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
         Mutant(
-            "moved-for-one", "other devices do not reach a segment that was mapped again",
-            "poolSource.mend", "p.device.Map(segment, p.peers, physical)", "p.device.Map(segment, false, physical)",
-            mode="^TestPeers",
+            "mapped-for-one", "other devices do not reach segments of a pool for peers",
+            "poolSource.mapAt", "p.peers, m.physical", "false, m.physical", mode="^TestPeers",
         ),
         Mutant(
-            "backed-for-one", "other devices do not reach segments of a pool for peers",
-            "poolSource.backSome", "p.device.Map(segments[0], p.peers, memory...)", "p.device.Map(segments[0], false, memory...)",
-            mode="^TestPeers",
+            "longer-than-its-place", "segments get memory that is longer than their place",
+            "poolSource.fitting", "m.segments <= segments &&", "", mode="^TestRandomSleeps$",
+        ),
+        Mutant(
+            "charged-without-a-place", "memory that fits nowhere stays charged while other memory is asked for",
+            "poolSource.backAll", "_ = p.dropIdle() //", "//", mode="^TestSegmentsAreMappedTogether$",
         ),
         Mutant(
             "torn-is-idle", "memory that could not be mapped again serves other segments",
-            "poolSource.bareAll", "_ = p.mend(segments[:torn])",
-            "_ = p.mend(segments[:torn])\n\t\tfor _, physical := range p.torn {\n\t\t\tp.idle = append(p.idle, physical)\n\t\t}",
+            "poolSource.bareAll", "_ = p.mend(torn)",
+            "_ = p.mend(torn)\n\t\tfor _, m := range p.torn {\n\t\t\tp.idle = append(p.idle, m)\n\t\t}",
             mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
         Mutant(
@@ -149,7 +162,7 @@ POOL_LAYERS = Go(
         ),
         Mutant(
             "stray-forgotten", "memory that could not be unmapped is forgotten",
-            "poolSource.backAll", "p.stray = append(p.stray, segment)", "_ = segment",
+            "poolSource.backAll", "p.stray = append(p.stray, m)", "_ = m",
             mode="^TestAPoolWhoseDriverFailsTwice$",
         ),
         Mutant(

@@ -31,7 +31,7 @@ PARTITIONS = Go(
         ),
         Mutant(
             "free-segments-wake", "segments that nobody holds a part of any more get memory, too",
-            "space.dropFree", "s.spare(s.extents.Limit(), done)", "s.spare(0, done)",
+            "space.dropFree", "s.spare(s.extents.Limit(), done,", "s.spare(0, done,",
             mode="^TestFrees",
         ),
         Mutant(

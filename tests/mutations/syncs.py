@@ -11,7 +11,7 @@ RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 TOGETHER = "^TestSmallRangesComeTogether$"
-SHARES = "^(TestProcessorsShareASync|TestAPageIsInTwoShares|TestAShareOfASyncFails|TestAListIsCut)$"
+SHARES = "^(TestProcessorsShareASync|TestAPageIsInTwoShares|TestAShareOfASyncFails|TestAListIsCut|TestWorkersOfASync)$"
 MANY_FAIL = "^TestAStepOfManyFails$"
 BESIDE = "^TestSyncsThatReadPagesBesideOthers$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
@@ -170,6 +170,10 @@ SYNCS = Go(
         Mutant(
             "group-by-group", "each group is a step of its own, also while others are on their way",
             "carrier.addAlone", "c.filling != nil && len(c.going) < enoughToDo", "c.filling != nil", mode=TOGETHER,
+        ),
+        Mutant(
+            "planned-by-all", "large pages in pinned memory are planned by all processors there are",
+            "syncing.workers", "workers > 1 && s.arePinned()", "false", mode=SHARES,
         ),
         Mutant(
             "taken-and-left", "a worker takes a page of the list and leaves it",

@@ -296,7 +296,8 @@ class Runtime(Closable):
         check(lib.mmsb_runtime_reap(self.handle))
 
     def trim(self, keep: int = 0) -> None:
-        """Gives memory that is kept for reuse back to the device, until keep bytes are left, and all such pinned memory."""
+        """Gives memory that is kept for reuse back to the device, until keep bytes or up to 6 MiB fewer are left, and all such
+        pinned memory."""
         check(lib.mmsb_runtime_trim(self.handle, unsigned(keep, "keep")))
 
     def partition(self, *tags: str) -> None:
