@@ -876,7 +876,7 @@ typedef int32_t mmsb_sync_t;
  * in a group); a GPU page of another device moves to this one without a copy. To the host: a GPU page gets a copy there, or what
  * is newer. Pinned memory is read and written where it lies, other bytes go through some of the library's. A UNIFIED page has
  * one memory, which a sync in one direction prefetches to the device or to the host, where the device can do that. Pages
- * elsewhere are left alone. A failed sync has changed no byte of the page.
+ * elsewhere are left alone. A sync waits while asynchronous work moves the page. A failed one has changed no byte of the page.
  * Errors: as mmsb_page_migrate; MMSB_E_MISMATCH (written on both sides). Threads: any. Blocks: while the bytes move. Since
  * 0.1. */
 MMSB_API mmsb_status_t mmsb_page_sync(mmsb_page_t page, mmsb_sync_t direction, int32_t device);

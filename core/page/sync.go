@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"libmmsb/core/abi"
 	"libmmsb/core/journal"
@@ -63,9 +64,8 @@ func CheckSync(direction, device int32) error {
 func CheckSyncMany(pages []uint64, direction, device int32) error {
 	err := CheckSync(direction, device)
 	for i := 0; i < len(pages) && err == nil; i++ {
-		var p *Page
-		if p, err = lockUnlessMoving(pages[i]); err == nil {
-			p.unlock()
+		if !residency.IsThere(pages[i]) {
+			err = Read(pages[i], func(*Page) error { return nil }) // which says why
 		}
 	}
 	return err
@@ -101,13 +101,10 @@ func hasEnded(code status.Code) bool {
 func (s *syncing) run() {
 	s.bad = len(s.pages)
 	workers := s.workers()
-	s.beside, s.claims = workers > 1, len(s.pages)
-	if s.beside {
+	if s.claims = len(s.pages); workers > 1 {
 		s.claims = min(max(len(s.pages)/(workers*claimsEach), 1), groupPages)
 	}
-	parallel.Do(workers, func(int) { s.share(nil) })
-	s.beside = false
-	s.share(s.again)
+	parallel.Do(workers, func(int) { s.share() })
 	if s.lost { // the next call finds the pages where they go on
 		for _, page := range s.pages {
 			_, _ = goOn(page)
@@ -140,15 +137,14 @@ func (s *syncing) arePinned() bool {
 	return true
 }
 
-// share brings pages with these numbers in step, and then others as long as there are some that nobody has taken.
-func (s *syncing) share(numbers []int) {
-	w := workers.Get().(*worker)
+// share brings pages in step as long as there are some that nobody has taken.
+func (s *syncing) share() {
+	w := idleWorkers.Get().(*worker)
 	w.syncing = s
-	w.wait(numbers)
 	for w.batch() {
 	}
 	w.letGo()
-	workers.Put(w)
+	idleWorkers.Put(w)
 }
 
 type syncing struct {
@@ -159,12 +155,10 @@ type syncing struct {
 	work      *ticket.Work
 	mayEnd    bool         // pages that have ended are no failure
 	done      atomic.Int64 // pages, of asynchronous work
-	beside    bool         // other workers are at it
 	claims    int          // how many pages a worker takes at a time
 	claimed   atomic.Int64 // how many have been taken
 
 	mutex sync.Mutex // of what follows
-	again []int      // the numbers of pages that were busy beside other workers, which may have them, too
 	lost  bool       // a device was lost
 	bad   int
 	err   error
@@ -178,11 +172,6 @@ func (s *syncing) cancel(i int) {
 
 func (s *syncing) failed(i int, err error) {
 	s.mutex.Lock()
-	if s.beside && status.CodeOf(err) == status.Busy {
-		s.again = append(s.again, i)
-		s.mutex.Unlock()
-		return
-	}
 	if i < s.bad && !(s.mayEnd && hasEnded(status.CodeOf(err))) {
 		s.bad, s.err = i, err
 	}
@@ -245,7 +234,7 @@ type worker struct {
 	numbers []int // where waiting is
 }
 
-var workers = sync.Pool{New: func() any {
+var idleWorkers = sync.Pool{New: func() any {
 	w := new(worker)
 	w.moves = residency.NewSyncing(func(number int, err error) {
 		if at := w.slots[number].at; err != nil {
@@ -289,7 +278,7 @@ func (w *worker) batch() (more bool) {
 			continue
 		}
 		if !w.tryLock(w.pages, some) && w.count == 0 { // who has no lock may wait for one
-			if err := w.lock(w.pages, some[0]); err != nil {
+			if err := w.patiently(some[0], func() error { return w.lock(w.pages, some[0]) }); err != nil {
 				w.failed(some[0], err)
 			}
 			w.busy = some[1:]
@@ -314,7 +303,7 @@ func (w *worker) batch() (more bool) {
 // setApart lets pages lie on the device that are to go there; nothing is locked.
 func (w *worker) setApart() {
 	for _, i := range w.apart {
-		switch err := w.toDevice(i); {
+		switch err := w.patiently(i, func() error { return w.toDevice(i) }); {
 		case w.cancelled():
 			w.cancel(i)
 		case err != nil:
@@ -326,6 +315,25 @@ func (w *worker) setApart() {
 	w.apart = w.apart[:0]
 	w.wait(w.left)
 	w.left = w.left[:0]
+}
+
+// patiently does a step with a page, again and again while asynchronous work moves it. Nothing is locked.
+func (w *worker) patiently(i int, step func() error) error {
+	const often = 2 // so many times in turn it was Busy, and not moving behind that: for another reason
+	still := 0
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		err := step()
+		if status.CodeOf(err) != status.Busy || w.cancelled() {
+			return err
+		}
+		if still++; residency.IsMoving(w.pages[i]) {
+			still = 0
+		}
+		if still == often {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // next is the next group of pages that can be locked: of those that wait, or of those that nobody has taken.

@@ -418,12 +418,30 @@ func (r *Residency) InTwoPlaces() (indices []uint32) {
 	return indices
 }
 
-// IsOn says whether a page lies on a device now. Nobody needs to have locked it: the answer may be of the moment before.
+// stateOf is a page's, and whether the page is there. Nobody needs to have locked it: both may be of the moment before.
+func stateOf(page uint64) (record *native.Record, state uint64, there bool) {
+	record = native.RecordAt(native.Index(page))
+	state = record.LoadState()
+	return record, state, (state^page)>>native.IndexBits == 0
+}
+
+// IsThere says whether a page has not ended, as far as stateOf knows.
+func IsThere(page uint64) bool {
+	_, _, there := stateOf(page)
+	return there
+}
+
+// IsMoving says whether asynchronous work moves a page, as far as stateOf knows.
+func IsMoving(page uint64) bool {
+	_, state, there := stateOf(page)
+	return there && state&native.OwnerMask != 0 && state&native.Moving != 0
+}
+
+// IsOn says whether a page lies on a device, as far as stateOf knows.
 func IsOn(page uint64, device int32) bool {
-	record := native.RecordAt(native.Index(page))
-	state := record.LoadState()
+	record, state, there := stateOf(page)
 	side := atomic.LoadUint32(&record.Side)
-	return (state^page)>>native.IndexBits == 0 && native.OnDevice(state) && side != 0 &&
+	return there && native.OnDevice(state) && side != 0 &&
 		atomic.LoadInt32(&native.SideAt(side).Device) == device
 }
 

@@ -2,10 +2,13 @@ package pages
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/abi"
@@ -107,6 +110,48 @@ func TestAPageIsInTwoShares(t *testing.T) {
 				require.Equal(t, [2]uint64{}, w.newer(handle))
 				require.Zero(t, nativetest.Destroy(handle))
 			}
+		}
+	})
+}
+
+// Threads sync the same pages, by calls that wait and by asynchronous work: each waits for the others, and none is told that a page
+// is busy.
+func TestSyncsOfTheSamePages(t *testing.T) {
+	helped(t, 1)
+	onDevices(t, sim.Options{Latency: 200 * time.Microsecond, Unchecked: true}, func(w *world) {
+		var pages []uint64
+		for range 60 {
+			pages = append(pages, w.create(abi.LocationCPU, 0, 70_000))
+		}
+		var threads sync.WaitGroup
+		for thread := range 4 {
+			threads.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				random := rand.New(rand.NewPCG(uint64(thread), 1))
+				for range 12 {
+					list := slices.Clone(pages)
+					random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+					direction := residency.Direction(1 + random.IntN(3)) // one way, the other, both
+					for _, handle := range list[:10] {
+						assert.Equal(t, status.OK, w.write(handle, uint64(thread), string(rune('a'+thread))))
+					}
+					assert.NoError(t, page.CheckSyncMany(list, int32(direction), 0))
+					err := ticket.Start(uint64(len(list)), nil, func(work *ticket.Work) error {
+						_, err := page.SyncMany(list, direction, 0, nil, work)
+						return err
+					}).Wait(ticket.Forever)
+					assert.NoError(t, err)
+					_, err = page.SyncMany(list[:20], direction, 0, nil, nil)
+					assert.NoError(t, err)
+				}
+			})
+		}
+		threads.Wait()
+		_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
+		require.NoError(t, err)
+		for _, handle := range pages {
+			require.Equal(t, [2]uint64{}, w.newer(handle))
 		}
 	})
 }

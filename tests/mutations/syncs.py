@@ -11,7 +11,10 @@ RAW = "^TestOnlyWhatAHolderOfTheHostCopyHasChangedMoves$"
 WAITING = "^TestPagesWaitForTheirSync$"
 STEPS = "^TestTwoStepsAreOnTheirWayAtATime$"
 TOGETHER = "^TestSmallRangesComeTogether$"
-SHARES = "^(TestProcessorsShareASync|TestAPageIsInTwoShares|TestAShareOfASyncFails|TestAListIsCut|TestWorkersOfASync)$"
+SHARES = (
+    "^(TestProcessorsShareASync|TestAPageIsInTwoShares|TestAShareOfASyncFails|TestAListIsCut|TestWorkersOfASync"
+    "|TestSyncsOfTheSamePages)$"
+)
 MANY_FAIL = "^TestAStepOfManyFails$"
 BESIDE = "^TestSyncsThatReadPagesBesideOthers$"
 ENDS = "^TestPagesInTwoPlacesEndAndBecomeOthers$"
@@ -66,11 +69,6 @@ SYNCS = Go(
         Mutant(
             "share-left-out", "a processor leaves out a part of what is shared",
             "Do", "i = next.Add(1) - 1 {", "i = next.Add(2) - 1 {",
-            mode=SHARES,
-        ),
-        Mutant(
-            "busy-beside-shares", "a page that another share has is said to be busy",
-            "failed", "s.beside && status.CodeOf(err) == status.Busy", "false",
             mode=SHARES,
         ),
         Mutant(
@@ -174,6 +172,10 @@ SYNCS = Go(
         Mutant(
             "planned-by-all", "large pages in pinned memory are planned by all processors there are",
             "syncing.workers", "workers > 1 && s.arePinned()", "false", mode=SHARES,
+        ),
+        Mutant(
+            "impatient", "a page that another sync moves is busy",
+            "worker.patiently", "still == often", "still > 0 || err != nil", mode=SHARES,
         ),
         Mutant(
             "taken-and-left", "a worker takes a page of the list and leaves it",
