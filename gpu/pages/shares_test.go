@@ -114,8 +114,8 @@ func TestAPageIsInTwoShares(t *testing.T) {
 	})
 }
 
-// Threads sync the same pages, by calls that wait and by asynchronous work: each waits for the others, and none is told that a page
-// is busy.
+// Threads sync the same pages, by calls that wait and by asynchronous work: each waits for the others, and none is told that a
+// page is busy.
 func TestSyncsOfTheSamePages(t *testing.T) {
 	helped(t, 1)
 	onDevices(t, sim.Options{Latency: 200 * time.Microsecond, Unchecked: true}, func(w *world) {
