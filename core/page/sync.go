@@ -143,7 +143,7 @@ func (s *syncing) share() {
 	w.syncing = s
 	for w.batch() {
 	}
-	w.letGo()
+	w.syncing, w.waiting = nil, nil
 	idleWorkers.Put(w)
 }
 
@@ -251,13 +251,6 @@ var idleWorkers = sync.Pool{New: func() any {
 func (w *worker) wait(numbers []int) {
 	w.numbers = append(append(w.numbers[:0], w.waiting...), numbers...)
 	w.waiting = w.numbers
-}
-
-// letGo lets go of pages and contexts.
-func (w *worker) letGo() {
-	w.syncing, w.waiting = nil, nil
-	w.holding.letGo()
-	w.moves.LetGo()
 }
 
 // batch moves bytes of pages, and says whether there are more. Pages are locked a group after another, and unlocked when their
@@ -391,13 +384,6 @@ type slot struct {
 	at   int
 }
 
-// letGo lets go of what pages were; none is locked.
-func (h *holding) letGo() {
-	for _, s := range h.slots {
-		*s.page = Page{}
-	}
-}
-
 // tryLock locks those of some pages that nobody works on, which are the group, and says whether there is one.
 func (h *holding) tryLock(pages []uint64, some []int) bool {
 	h.handles, h.group, h.busy = h.handles[:0], h.group[:0], nil
@@ -450,6 +436,7 @@ func (h *holding) told(number int) {
 	h.bytes -= p.Record.Size
 	h.indices, h.states = append(h.indices, p.Index), append(h.states, p.State&^native.Moving)
 	h.free = append(h.free, number)
+	*p = Page{} // whose context may end
 }
 
 // unlock unlocks what was told.

@@ -89,19 +89,6 @@ func (s *Syncing) Begin(direction Direction, device int32) {
 	}
 }
 
-// LetGo lets go of pages and contexts. What is kept is memory.
-func (s *Syncing) LetGo() {
-	letGo(&s.onDevice)
-	letGo(&s.back)
-	s.way.letGo()
-}
-
-// letGo clears all of a list that has been used.
-func letGo[T any](list *[]T) {
-	clear((*list)[:cap(*list)])
-	*list = (*list)[:0]
-}
-
 func (s *Syncing) bothWays() bool { return s.direction&(ToDevice|ToHost) == ToDevice|ToHost }
 
 // tell is told of pages that have gone one way.
@@ -281,15 +268,7 @@ func (w *oneWay) end(err error) {
 	for _, t := range w.going[w.arrived:] {
 		w.told(t.Numbered, err)
 	}
-	w.carrier, w.given, w.going, w.arrived = nil, 0, w.going[:0], 0
-}
-
-func (w *oneWay) letGo() {
-	letGo(&w.going)
-	letGo(&w.travels)
-	letGo(&w.list)
-	letGo(&w.pairs)
-	w.of = nil
+	w.carrier, w.given, w.going, w.arrived, w.of = nil, 0, w.going[:0], 0, nil
 }
 
 // pairsOf adds what is known of pages that may be in two places to pairs; those of a context are looked up at once. It returns
