@@ -98,6 +98,9 @@ func Kind(handle uint64) uint32       { return uint32(handle >> 60) }
 func Generation(handle uint64) uint32 { return uint32(handle >> IndexBits) }
 func Index(handle uint64) uint32      { return uint32(handle & IndexMask) }
 
+// IsOf says whether a state is that of this live page: mmsb__state_is.
+func IsOf(state, page uint64) bool { return (state^page&^IndexMask)>>C.MMSB__LIVE_SHIFT == 1 }
+
 // State composes a state. Whether it is that of a live page follows from the kind.
 func State(kind, generation uint32, low uint64) uint64 {
 	if kind == KindPage {

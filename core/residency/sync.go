@@ -401,7 +401,7 @@ func (r *Residency) InTwoPlaces() (indices []uint32) {
 func stateOf(page uint64) (record *native.Record, state uint64, there bool) {
 	record = native.RecordAt(native.Index(page))
 	state = record.LoadState()
-	return record, state, (state^page)>>native.IndexBits == 0
+	return record, state, native.IsOf(state, page)
 }
 
 // IsThere says whether a page has not ended, as far as stateOf knows.

@@ -148,6 +148,19 @@ func TestSyncsOfTheSamePages(t *testing.T) {
 			})
 		}
 		threads.Wait()
+		ended := w.create(abi.LocationCPU, 0, 64)
+		require.Zero(t, nativetest.Destroy(ended))
+		wrong := map[uint64]status.Code{0: status.InvalidHandle, 1 << 40: status.InvalidHandle, ended: status.StaleHandle}
+		for handle, code := range wrong {
+			list, codes := []uint64{pages[0], handle, pages[1]}, make([]int32, 3)
+			require.Equal(t, code, status.CodeOf(page.CheckSyncMany(list, int32(residency.ToDevice), 0)), "%#x", handle)
+			err := ticket.Start(3, nil, func(work *ticket.Work) error { // as where it ends behind the check
+				_, err := page.SyncMany(list, residency.ToDevice, 0, codes, work)
+				return err
+			}).Wait(ticket.Forever)
+			require.Equal(t, code, status.CodeOf(err))
+			require.Equal(t, []int32{0, int32(code), 0}, codes)
+		}
 		_, err := page.SyncMany(pages, residency.ToDevice, 0, nil, nil)
 		require.NoError(t, err)
 		for _, handle := range pages {
