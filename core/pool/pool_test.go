@@ -58,6 +58,9 @@ func (d *device) Back(space int, r Range) error {
 	}
 	for at, end := r.Offset, r.Offset+r.Count; at < end; {
 		mapped := Range{at, min(end-at, d.together)}
+		if d.whole[space] != nil {
+			mapped = r
+		}
 		for ; at < mapped.Offset+mapped.Count; at += segmentUnits {
 			_, is := d.memory[space][at]
 			require.False(d.t, is, "segment %d has memory", at)

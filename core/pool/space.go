@@ -199,14 +199,8 @@ func (s *space) spare(count uint64, done func(stream uint32) uint64, mapping fun
 		if count < s.segment || from >= to {
 			continue
 		}
-		r := Range{f.Offset, f.Count}
-		if s.whole == nil {
-			r = mappings(Range{from, to - from}, count/s.segment*s.segment, mapping)
-		}
-		if r.Count == 0 || s.whole != nil && s.whole[f.Offset] != f.Count {
-			continue
-		}
-		if s.extents.Carve(f, r.Offset, r.Count) {
+		r := mappings(Range{from, to - from}, count/s.segment*s.segment, mapping)
+		if r.Count > 0 && s.extents.Carve(f, r.Offset, r.Count) {
 			s.backed -= r.Count
 			s.planned += r.Count
 			count -= min(count, r.Count)
