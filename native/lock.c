@@ -106,13 +106,8 @@ int mmsb__page_try_lock_library(uint64_t page) {
 }
 
 void mmsb__pages_try_lock_library(const uint64_t *pages, size_t count, uint8_t *locked) {
-    /* Records that another processor has written come while those before are locked: a locked instruction waits for its own. */
-    const size_t ahead = 16;
-    for (size_t i = 0; i < count; i++) {
-        if (i + ahead < count)
-            __builtin_prefetch(mmsb__record_of(pages[i + ahead]), 1);
+    for (size_t i = 0; i < count; i++)
         locked[i] = (uint8_t)mmsb__page_try_lock_library(pages[i]);
-    }
 }
 
 uint64_t mmsb__record_lock_library(uint32_t index) {
