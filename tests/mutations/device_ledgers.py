@@ -160,7 +160,7 @@ WHOLE_SEGMENTS = Go(
         ),
         Mutant(
             "in-parts", "a part of a segment goes back to the driver",
-            "space.spare", "s.whole[f.Offset] != f.Count", "s.whole[f.Offset] != f.Count && false",
+            "mappings", "next.Offset+next.Count > end", "false && next.Offset+next.Count > end",
         ),
         Mutant(
             "always-a-step", "a large request has a segment of 20 MiB",
