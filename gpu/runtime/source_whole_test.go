@@ -163,3 +163,23 @@ func TestPinnedPoolsShareTheirBudget(t *testing.T) {
 	require.EqualValues(t, before+20*mib, MemoryOf(nil).Charged)
 	free(t, handle)
 }
+
+// A segment of which a part is held stays whole, whatever is free in it; then all of it goes back.
+func TestASegmentOfAnOriginGoesBackWhole(t *testing.T) {
+	w := newPooled(t, sim.Options{Memory: 64 * mib}, 1, pool.Options{Origin: pool.Plain})
+	held, address, err := w.allocate(0, 3*mib)
+	require.NoError(t, err)
+	other, _, err := w.allocate(0, 9*mib)
+	require.NoError(t, err)
+	free(t, other)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.NoError(t, w.runtime.Trim(0))
+	require.EqualValues(t, 20*mib, w.runtime.Pool().Statistics().Reserved)
+	require.NoError(t, w.use(0, held, address, 3*mib, Write))
+	free(t, held)
+	require.NoError(t, w.device.Synchronize())
+	w.runtime.Reap()
+	require.NoError(t, w.runtime.Trim(0))
+	require.Zero(t, w.runtime.Pool().Statistics().Reserved)
+}

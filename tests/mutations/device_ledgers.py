@@ -179,6 +179,10 @@ WHOLE_SOURCES = Go(
     sound=("Origin|Pageable|HostMemory|Pinned", KEPT, "^TestEveryStack"),
     mutants=(
         Mutant(
+            "goes-back-in-part", "what is free of a segment goes back, and the rest with it",
+            "wholeSource.Mapping", "Count: segment.bytes / pool.Unit", "Count: poolSegment / pool.Unit",
+        ),
+        Mutant(
             "address-of-the-segment", "all blocks of a segment have its address",
             "wholeSource.address", "b.Offset*pool.Unit-segment.first*poolSegment", "0*b.Offset",
         ),
