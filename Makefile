@@ -101,35 +101,12 @@ $(STAMPS)/venv-test: tools/requirements/test.txt $(STAMPS)/venv
 	@$(VENV)/python $(PIP) -r tools/requirements/test.txt
 	@touch $@
 
-$(STAMPS)/venv-check: tools/requirements/check.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-check
-	@$(CHECK)/python $(PIP) -r tools/requirements/check.txt
-	@touch $@
-
-$(STAMPS)/venv-docs: tools/requirements/docs.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-docs
-	@build/venv-docs/bin/python $(PIP) -r tools/requirements/docs.txt
-	@touch $@
-
-$(STAMPS)/venv-wheel: tools/requirements/wheel.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-wheel
-	@build/venv-wheel/bin/python $(PIP) -r tools/requirements/wheel.txt
-	@touch $@
-
-$(STAMPS)/venv-peers: tools/requirements/peers.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-peers
-	@build/venv-peers/bin/python $(PIP) -r tools/requirements/peers.txt
-	@touch $@
-
-$(STAMPS)/venv-jax: tools/requirements/jax.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-jax
-	@build/venv-jax/bin/python $(PIP) -r tools/requirements/jax.txt
-	@touch $@
-
-# PyTorch's wheel wants NVIDIA's libraries, 4 GB with them, though nothing is run on a GPU; Triton and others it does without.
-$(STAMPS)/venv-torch: tools/requirements/torch.txt $(STAMPS)/tools
-	@python3 -m venv build/venv-torch
-	@build/venv-torch/bin/python $(PIP) --no-deps -r tools/requirements/torch.txt
+# The others have no pip of their own, which takes seconds to make: the first one's installs into them. PyTorch's wheel wants
+# NVIDIA's libraries, 4 GB with them, though nothing is run on a GPU; Triton and others it does without.
+$(STAMPS)/venv-torch: private PIP_OPTIONS := --no-deps
+$(STAMPS)/venv-%: tools/requirements/%.txt $(STAMPS)/venv
+	@python3 -m venv --without-pip build/venv-$*
+	@$(VENV)/python $(PIP:install=--python build/venv-$*/bin/python install) $(PIP_OPTIONS) -r tools/requirements/$*.txt
 	@touch $@
 
 # NVIDIA's headers, which nothing but tests reads.
@@ -226,8 +203,15 @@ wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(KERNELS) ## build/wheel-arm6
 # --------------------------------------------------------------------------------------------------- checks ----
 
 .PHONY: check
-check: lib $(STAMPS)/venv-check $(STAMPS)/venv-test $(STAMPS)/staticcheck ## format, static analysis, types, house rules
+check: check-rules staticcheck ## format, static analysis, types, house rules
+
+.PHONY: check-rules
+check-rules: lib $(STAMPS)/venv-check $(STAMPS)/venv-test
 	@tools/check.sh
+
+.PHONY: staticcheck
+staticcheck: lib $(STAMPS)/staticcheck ## what staticcheck says of the Go packages
+	@build/bin/staticcheck ./... && echo "1 passed, 0 failed"
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv-check ## format Go, C and Python
@@ -269,7 +253,7 @@ $(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard native/
 	    -Wl,-soname,libcuda.so.1,--no-undefined
 
 # Compilers and tests that collect garbage less often take a tenth less processor time.
-check test-go test-race race test-mutants mutants test-fuzz: export GOGC := 400
+check check-rules staticcheck test-go test-race race test-mutants mutants test-fuzz: export GOGC := 400
 
 # `go test` vets what it tests. `make check` does so for the packages as they are; with other tags, `go test` does.
 .PHONY: test-go
@@ -283,7 +267,7 @@ test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the r
 	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)' | grep -x 'libmmsb/core/.*'))
 
 space := $() $()
-# Shares that take about as long as all others of core, or all others.
+# Shares that take about as long as all others of core, or all others. IN_TURN in tools/test_runner.py evens out what is left.
 LONG_RACES := libmmsb/core/keeper libmmsb/core/snapshot libmmsb/core/file / libmmsb/core/persist / libmmsb/gpu/runtime
 BY_NAME := $(subst $(space),|,$(filter-out /,$(LONG_RACES)))
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
@@ -306,8 +290,8 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
 
 .PHONY: whole
-whole: race every-bit mutants test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle test-deb \
-    test-dist test-wheel test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
+whole: race every-bit mutants staticcheck test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle \
+    test-deb test-dist test-wheel test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
     build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
 	@build/c/cancel_test.c.run
@@ -356,6 +340,7 @@ C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h include/mm
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
+with_asan := -fsanitize=address -O0
 with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
 # Libraries for tests check what must always hold: the tag invariants in Go, MMSB_INVARIANTS in C.
@@ -370,14 +355,15 @@ build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools | $(FIRST_
 
 build/c/%.run: tests/c/% $(C_TEST_INPUTS) build/libmmsb.so build/test/libmmsb.so
 	@$(compile_c) $< -o $@ $(call with_library,$(hooked))
+# AddressSanitizer's checks compile four times as fast where nothing is optimized; what warns then has warned in the other build.
 build/c-asan/%.run: tests/c/% $(C_TEST_INPUTS) build/asan/libmmsb.so
-	@$(compile_c) -fsanitize=address $< -o $@ $(call with_library,build/asan)
+	@$(compile_c) $(with_asan) $< -o $@ $(call with_library,build/asan)
 
 # Rules of their own: tests/c/fuzz is a folder, which the pattern above would take for the program.
 build/c/fuzz.run: $(FUZZ) tests/c/fuzz/fuzz.h $(C_TEST_INPUTS) build/test/libmmsb.so
 	@$(compile_c) $(FUZZ) -o $@ $(call with_library,build/test)
 build/c-asan/fuzz.run: $(FUZZ) tests/c/fuzz/fuzz.h $(C_TEST_INPUTS) build/asan/libmmsb.so
-	@$(compile_c) -fsanitize=address $(FUZZ) -o $@ $(call with_library,build/asan)
+	@$(compile_c) $(with_asan) $(FUZZ) -o $@ $(call with_library,build/asan)
 
 .PHONY: test-c
 test-c: $(patsubst %,build/c/%.run,$(filter-out asan_test.c,$(C_TESTS))) ## the C ABI from C and C++

@@ -24,6 +24,6 @@ CGO_ENABLED=0 go build -ldflags "-s -w -buildid= -X main.version=$version" -o "$
 
 rm -rf "$folder"
 export MMSB_WHEEL_LIBRARY=$library MMSB_WHEEL_TOOL=$tool MMSB_WHEEL_PLATFORM=manylinux_${floor/./_}_$machine
-build/venv-wheel/bin/python -m pip wheel \
+build/venv/bin/python -m pip --python build/venv-wheel/bin/python wheel \
     --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$folder" ./bindings/python
 ls "$folder"/*.whl

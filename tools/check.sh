@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What `make check` does, from quick to slow. Every check runs, also after one has failed; the last lines count them.
+# What `make check` does beside staticcheck, from quick to slow. Every check runs, also after one has failed; the last lines
+# count them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -100,7 +101,6 @@ step "mypy --strict" python_types
 step "go.mod is tidy" go mod tidy -diff
 step "go vet" go vet ./...
 step "go vet with kernels" go vet -tags netgo,osusergo,mmsbcuda ./gpu/kernels
-step "staticcheck" build/bin/staticcheck ./...
 
 echo "$passed passed, $failed failed"
 "$check/python" -m pytest -q -p no:cacheprovider tests/check || failed=$((failed + 1))

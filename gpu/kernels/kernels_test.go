@@ -176,6 +176,9 @@ func (t *trial) check(launch driver.Launch, err error) {
 func (t *trial) checkMemory(threads uint64) {
 	t.Helper()
 	for i, m := range t.memories {
+		if bytes.Equal(m.whole, m.wanted) { // a loop over each byte takes long with AddressSanitizer
+			continue
+		}
 		for at := range m.whole {
 			if m.whole[at] != m.wanted[at] {
 				t.Fatalf("memory %d of %d bytes: byte %d is 0x%02x, not 0x%02x; %d threads", i, m.size, at-m.start, m.whole[at],

@@ -19,6 +19,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -179,6 +180,11 @@ WRAP = {
 }
 
 
+@cache  # the catalogue names most files many times
+def functions_of(language: str, text: str, file: Path) -> Sequence[Function]:
+    return list(FUNCTIONS[language](text, file))
+
+
 def place(mutant: Mutant, functions: Sequence[Function]) -> Function:
     """The one function that a mutant names; a method also by its name alone, where no function has it."""
     named = [f for f in functions if f.name == mutant.function] or [
@@ -216,7 +222,7 @@ class Planting:
 def plant(language: str, plantings: Sequence[Planting]) -> dict[Path, str]:
     """The changed files with all mutants. Raises MisfitError with a line for each that does not fit."""
     texts = {file: file.read_text(encoding="utf-8") for planting in plantings for file in planting.files}
-    functions = {file: list(FUNCTIONS[language](text, file)) for file, text in texts.items()}
+    functions = {file: functions_of(language, text, file) for file, text in texts.items()}
     pattern = OF_PYTHON if language == "Python" else TOKEN
     bodies: dict[Function, str] = {}
     problems = []
