@@ -203,15 +203,18 @@ wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(KERNELS) ## build/wheel-arm6
 # --------------------------------------------------------------------------------------------------- checks ----
 
 .PHONY: check
-check: check-rules staticcheck ## format, static analysis, types, house rules
+check: check-rules vet ## format, static analysis, types, house rules
 
 .PHONY: check-rules
 check-rules: lib $(STAMPS)/venv-check $(STAMPS)/venv-test
 	@tools/check.sh
 
-.PHONY: staticcheck
-staticcheck: lib $(STAMPS)/staticcheck ## what staticcheck says of the Go packages
-	@build/bin/staticcheck ./... && echo "1 passed, 0 failed"
+.PHONY: vet
+vet: lib $(STAMPS)/staticcheck ## what go vet and staticcheck say of the Go packages
+	@go vet ./...
+	@go vet -tags $(TAGS),mmsbcuda ./gpu/kernels
+	@build/bin/staticcheck ./...
+	@echo "3 passed, 0 failed"
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv-check ## format Go, C and Python
@@ -253,7 +256,7 @@ $(FAKECUDA): tests/fakecuda/library/fakecuda.c kernels/host.c $(wildcard native/
 	    -Wl,-soname,libcuda.so.1,--no-undefined
 
 # Compilers and tests that collect garbage less often take a tenth less processor time.
-check check-rules staticcheck test-go test-race race test-mutants mutants test-fuzz: export GOGC := 400
+check check-rules vet test-go test-race race test-mutants mutants test-fuzz: export GOGC := 400
 
 # `go test` vets what it tests. `make check` does so for the packages as they are; with other tags, `go test` does.
 .PHONY: test-go
@@ -290,7 +293,7 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
 
 .PHONY: whole
-whole: race every-bit mutants staticcheck test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle \
+whole: race every-bit mutants vet test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle \
     test-deb test-dist test-wheel test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
     build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)

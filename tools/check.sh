@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make check` does beside staticcheck, from quick to slow. Every check runs, also after one has failed; the last lines
+# What `make check` does beside `make vet`, from quick to slow. Every check runs, also after one has failed; the last lines
 # count them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -99,8 +99,6 @@ step "ruff check" python_lint check
 step "ruff format" python_lint format --check
 step "mypy --strict" python_types
 step "go.mod is tidy" go mod tidy -diff
-step "go vet" go vet ./...
-step "go vet with kernels" go vet -tags netgo,osusergo,mmsbcuda ./gpu/kernels
 
 echo "$passed passed, $failed failed"
 "$check/python" -m pytest -q -p no:cacheprovider tests/check || failed=$((failed + 1))

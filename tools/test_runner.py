@@ -34,7 +34,7 @@ SUITES = [
     "test-peers",
     "test-c",
     "test-tsan",
-    "staticcheck",
+    "vet",
     "test-pictures",
     "test-jax",
     "test-crash",
@@ -133,7 +133,7 @@ def processors_used(since: float) -> str:
 # A commit has one of these: most need large downloads (the packages of other libraries, a browser, JAX), two build the library
 # once more. The order is that of the Makefile's LONG_RACES, of which it has one by the same number: together, the two take
 # about as long in each commit.
-IN_TURN = (("test-pictures",), ("staticcheck",), ("test-dist",), ("test-jax", "test-peers"), ("test-wheel",))
+IN_TURN = (("test-pictures",), ("vet",), ("test-dist",), ("test-jax", "test-peers"), ("test-wheel",))
 
 
 def of_other_commits() -> set:
