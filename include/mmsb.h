@@ -2100,9 +2100,9 @@ typedef struct mmsb_store_info {
     uint64_t snapshot_bytes;  /* of their files, and of others that they rest on */
     uint64_t journal_bytes;   /* of the journal's segments */
     uint64_t first_record;    /* the oldest that is kept */
-    uint64_t last_record;     /* the newest, of a follower the last that its pages have; 0 if there is none yet */
+    uint64_t last_record;     /* the newest; of a reader or follower the last that its pages have; 0 if there is none yet */
     uint64_t unsaved_bytes;   /* of journal, behind the last save */
-    uint64_t saves;           /* since the store was opened, like all that follow */
+    uint64_t saves;           /* since the store was opened, like all that follow: of a reader 0 */
     uint64_t whole_saves;     /* of them */
     uint64_t failed_saves;    /* of the keeper; it tries again */
     uint64_t saved_bytes;     /* of the snapshots */
@@ -2122,7 +2122,7 @@ MMSB_API void mmsb_store_info_init(mmsb_store_info_t *info);
 
 /* What the store of a context has, and what was done for it.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
- * store to write or follow it), those of reading the directory. Threads: any. Blocks: for the disk. Since 0.1. */
+ * store), those of reading the directory. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t *info);
 
 /* Waits until the pages of a context that follows a store have the state behind a record of its journal, or behind a later one.

@@ -10,7 +10,6 @@ import (
 	"libmmsb/core/persist"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
-	"libmmsb/core/store"
 	"libmmsb/core/ticket"
 )
 
@@ -174,14 +173,8 @@ func (f *follower) reload(ended <-chan struct{}) error {
 
 // info is GetInfo of a follower.
 func (f *follower) info() (info Info, err error) {
-	s, err := store.Look(file.OS{}, f.directory)
-	if err != nil {
+	if info, err = f.look(); err != nil {
 		return info, err
-	}
-	info.has(s)
-	info.Journal.First = s.Journal.First
-	for _, segment := range s.Journal.Segments {
-		info.Journal.Bytes += uint64(segment.Bytes)
 	}
 	f.Lock()
 	defer f.Unlock()

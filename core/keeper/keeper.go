@@ -114,7 +114,8 @@ var keepers = struct {
 	sync.Mutex
 	byContext map[uint64]*keeper
 	followers map[uint64]*follower
-}{byContext: make(map[uint64]*keeper), followers: make(map[uint64]*follower)}
+	readers   map[uint64]*keeper
+}{byContext: make(map[uint64]*keeper), followers: make(map[uint64]*follower), readers: make(map[uint64]*keeper)}
 
 // keeperOf is the keeper of a live context.
 func keeperOf(context uint64) (*keeper, error) {
@@ -507,6 +508,12 @@ func GetInfo(context uint64) (info Info, err error) {
 	if f := followerOf(context); f != nil {
 		return f.info()
 	}
+	if r := readerOf(context); r != nil {
+		if info, err = r.look(); err == nil {
+			info.Journal.Last, err = persist.LoadedRecord(context)
+		}
+		return info, err
+	}
 	k, err := keeperOf(context)
 	if err != nil {
 		return info, err
@@ -521,6 +528,20 @@ func GetInfo(context uint64) (info Info, err error) {
 	info.has(s)
 	info.Unsaved = uint64(max(0, k.written.Load()))
 	k.count(func(facts *Statistics) { info.Statistics = *facts })
+	return info, nil
+}
+
+// look is what a directory has that somebody else may write.
+func (k *keeper) look() (info Info, err error) {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return info, err
+	}
+	info.has(s)
+	info.Journal.First = s.Journal.First
+	for _, segment := range s.Journal.Segments {
+		info.Journal.Bytes += uint64(segment.Bytes)
+	}
 	return info, nil
 }
 

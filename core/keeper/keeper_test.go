@@ -156,6 +156,45 @@ func TestReadersChangeNothing(t *testing.T) {
 	require.NoError(t, Save(writer, false, nil))
 }
 
+// What a reader is told is the record of its own state, which may be an older one and stays; what the directory has is of now.
+func TestAReaderKnowsItsRecord(t *testing.T) {
+	directory := t.TempDir()
+	context := openStore(t, directory, quiet())
+	handle := create(t, context, 64)
+	require.NoError(t, SetName(context, "named", nil))
+	named := infoOf(t, context).Journal.Last
+	write := func() uint64 {
+		require.Zero(t, nativetest.WritePage(handle, 0, []byte("x")))
+		require.NoError(t, persist.SyncJournal(context, nil))
+		return infoOf(t, context).Journal.Last
+	}
+	then, last := write(), write()
+	require.Less(t, named, then)
+	require.Less(t, then, last)
+	readers := make(map[uint64]uint64)
+	for record, at := range map[uint64]store.At{named: {Name: "named"}, then: {Record: then}, last: {}} {
+		o := quiet()
+		o.Mode, o.At = abi.StoreRead, at
+		readers[record] = openStore(t, directory, o)
+	}
+	write()
+	has := infoOf(t, context)
+	for record, reader := range readers {
+		info := infoOf(t, reader)
+		require.Equal(t, record, info.Journal.Last)
+		require.Equal(t, []any{has.Snapshots, has.SnapshotBytes, has.Journal.First},
+			[]any{info.Snapshots, info.SnapshotBytes, info.Journal.First})
+		require.NoError(t, page.Destroy(reader))
+		_, err := GetInfo(reader)
+		require.Equal(t, status.StaleHandle, status.CodeOf(err))
+	}
+	require.Eventually(t, func() bool {
+		keepers.Lock()
+		defer keepers.Unlock()
+		return len(keepers.readers) == 0
+	}, patience, time.Millisecond)
+}
+
 func TestWrongUse(t *testing.T) {
 	directory := t.TempDir()
 	with := func(change func(o *Options)) error {

@@ -8,6 +8,7 @@ import (
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
+	"libmmsb/core/safego"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
 	"libmmsb/core/ticket"
@@ -31,19 +32,46 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 			break
 		}
 	}
-	if err != nil || o.Mode == abi.StoreRead {
-		return context, err
+	if err != nil {
+		return 0, err
 	}
 	k.context = context
 	begin := k.begin
-	if o.Mode == abi.StoreFollow {
+	switch o.Mode {
+	case abi.StoreFollow:
 		begin = k.follow
+	case abi.StoreRead:
+		begin = k.read
 	}
 	if err = begin(); err != nil {
 		_ = page.Destroy(context)
 		return 0, err
 	}
 	return context, nil
+}
+
+// read notes which store a context reads until it ends.
+func (k *keeper) read() error {
+	ended, err := persist.Ended(k.context)
+	if err != nil {
+		return err
+	}
+	keepers.Lock()
+	keepers.readers[k.context] = k
+	keepers.Unlock()
+	safego.Go(func() {
+		<-ended
+		keepers.Lock()
+		defer keepers.Unlock()
+		delete(keepers.readers, k.context)
+	})
+	return nil
+}
+
+func readerOf(context uint64) *keeper {
+	keepers.Lock()
+	defer keepers.Unlock()
+	return keepers.readers[context]
 }
 
 func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error) {

@@ -432,6 +432,7 @@ func (p *program) check(directory string) {
 		}
 		require.NoError(p, err)
 		require.Equal(p, state, stateOf(p.T, context), "record %d", record)
+		require.Equal(p, record, infoOf(p.T, context).Journal.Last)
 		require.NoError(p, page.Destroy(context))
 	}
 	if p.IntN(4) == 0 {

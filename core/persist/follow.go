@@ -62,6 +62,15 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 	return f, nil
 }
 
+// LoadedRecord is the number of the record that the state is behind which a context loaded last; 0: none.
+func LoadedRecord(context uint64) (record uint64, err error) {
+	err = use(context, func(s *state) error {
+		record = s.loaded.Position
+		return nil
+	})
+	return record, err
+}
+
 // useReloading is useQueued for a load of who follows. work may be nil: nobody else knows the context yet.
 func useReloading(context uint64, work *ticket.Work, call func(s *state) error) error {
 	reloads := func(is bool) error {

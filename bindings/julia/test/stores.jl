@@ -35,13 +35,14 @@ end
                 () -> create_page!(reader, 10), () -> write_page!(mine, UInt8[1]), () -> apply_delta!(mine, [1], UInt8[1]),
                 () -> delete_page!(mine), () -> clear_mask!(mine), () -> resize_page!(mine, 10), () -> release_page!(mine),
                 () -> restore_bytes!(reader, save_bytes(reader)), () -> group(() -> write_page!(mine, UInt8[1]), reader),
-                () -> checkpoint!(reader), () -> name!(reader, "name"), () -> unname!(reader, "name"), () -> store_info(reader),
+                () -> checkpoint!(reader), () -> name!(reader, "name"), () -> unname!(reader, "name"),
                 () -> sync_journal(reader),
             )
             for call in calls
                 @test fails(call, MMSBError, 15)
             end
             @test read_page(mine)[1] == 7 && mine.epoch == 1 && length(reader) == 1
+            @test store_info(reader).last_record == store_info(state).last_record > 0
         end
     end
 end

@@ -146,6 +146,7 @@ def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
         before = sorted(os.listdir(tmp_path))
         with mmsb.open(tmp_path, mode="read") as reader:
             assert sorted(os.listdir(tmp_path)) == before
+            assert reader.info().last_record == store.info().last_record > 0
             mine = reader.page(1)
             calls: list[Callable[[], object]] = [
                 lambda: reader.create_page(10),
@@ -169,7 +170,6 @@ def test_what_is_only_read_does_not_change(tmp_path: Path) -> None:
                 lambda: reader.name("name"),
                 lambda: reader.unname("name"),
                 reader.sync,
-                reader.info,
             ]
             for call in calls:
                 with pytest.raises(mmsb.InvalidStateError):

@@ -106,7 +106,7 @@ class Store(Context):
     """A context whose state a folder has, from open(). Every change is in the folder's journal, and close() needs no save.
 
     With modes "read" and "follow" calls that would change pages raise InvalidStateError, and so do the methods of this class but
-    wait() and info() of one that follows.
+    info(), and wait() of one that follows.
 
     close() waits until all changes are on disk, and raises the error of a disk that refuses them: then the file journal.ring has
     them, for the next open() before the system is started anew.
