@@ -202,19 +202,20 @@ wheel-arm64: $(STAMPS)/venv-wheel $(STAMPS)/arm64 $(KERNELS) ## build/wheel-arm6
 
 # --------------------------------------------------------------------------------------------------- checks ----
 
+CHECKED := lib $(STAMPS)/venv-check $(STAMPS)/venv-test
+VETTED := lib $(STAMPS)/staticcheck
+
 .PHONY: check
-check: check-rules vet ## format, static analysis, types, house rules
+check: $(CHECKED) $(VETTED) ## format, static analysis, types, house rules
+	@tools/check.sh rules vet
 
 .PHONY: check-rules
-check-rules: lib $(STAMPS)/venv-check $(STAMPS)/venv-test
-	@tools/check.sh
+check-rules: $(CHECKED)
+	@tools/check.sh rules
 
 .PHONY: vet
-vet: lib $(STAMPS)/staticcheck ## what go vet and staticcheck say of the Go packages
-	@go vet ./...
-	@go vet -tags $(TAGS),mmsbcuda ./gpu/kernels
-	@build/bin/staticcheck ./...
-	@echo "3 passed, 0 failed"
+vet: $(VETTED) ## what go vet and staticcheck say of the Go packages
+	@tools/check.sh vet
 
 .PHONY: fmt
 fmt: $(STAMPS)/venv-check ## format Go, C and Python
@@ -343,7 +344,7 @@ C_TEST_INPUTS := tests/check.h $(wildcard tests/c/*.h) include/mmsb.h include/mm
 C_TEST_FLAGS := $(C_FLAGS) -Itests/c -DSECOND_LIBRARY='"$(CURDIR)/build/test/libsecond.so"'
 compile_c = mkdir -p $(@D) && $(if $(filter %.cpp,$<),g++ -std=c++17,gcc -std=gnu11) $(C_TEST_FLAGS)
 hooked = $(if $(shell grep -l test_hooks.h $<),build/test,build)
-with_asan := -fsanitize=address -O0
+with_asan = -fsanitize=address $(if $(filter %/asan_test.c,$<),,-O0)
 with_library = -L$(1) -lmmsb -ldl -lm -Wl,-rpath,$(CURDIR)/$(1)
 
 # Libraries for tests check what must always hold: the tag invariants in Go, MMSB_INVARIANTS in C.
@@ -358,7 +359,8 @@ build/test/libsecond.so: $(wildcard tests/c/second/*) $(STAMPS)/tools | $(FIRST_
 
 build/c/%.run: tests/c/% $(C_TEST_INPUTS) build/libmmsb.so build/test/libmmsb.so
 	@$(compile_c) $< -o $@ $(call with_library,$(hooked))
-# AddressSanitizer's checks compile four times as fast where nothing is optimized; what warns then has warned in the other build.
+# AddressSanitizer's checks compile four times as fast where nothing is optimized; what warns then has warned in the other build,
+# which asan_test.c does not have.
 build/c-asan/%.run: tests/c/% $(C_TEST_INPUTS) build/asan/libmmsb.so
 	@$(compile_c) $(with_asan) $< -o $@ $(call with_library,build/asan)
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# What `make check` does beside `make vet`, from quick to slow. Every check runs, also after one has failed; the last lines
-# count them.
+# tools/check.sh PART...: the parts of `make check`, rules and vet, each from quick to slow. Every check runs, also after one has
+# failed; the last lines count them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 check=build/venv-check/bin
 passed=0
 failed=0
+failed_rules=0 # pytest counts its own
 
 # step NAME COMMAND...: one line; the command's output where it failed.
 step() {
@@ -86,20 +87,31 @@ python_types() {
         --python-executable ../../build/venv/bin/python)
 }
 
-step "generated files follow mmsb.h" "$check/python" tools/generate_interface.py --check
-step "shell scripts parse" shell_syntax
-step "header alone as C99" header_alone gcc -x c -std=c99
-step "header alone as C11" header_alone gcc -x c -std=c11
-step "header alone as C++17" header_alone g++ -x c++ -std=c++17
-cxx_header g++
-! command -v clang++ > /dev/null || cxx_header clang++
-step "gofmt" go_format
-step "clang-format" over '*.c' '*.h' '*.cpp' '*.hpp' '*.cu' -- "$check/clang-format" --dry-run -Werror
-step "ruff check" python_lint check
-step "ruff format" python_lint format --check
-step "mypy --strict" python_types
-step "go.mod is tidy" go mod tidy -diff
+rules() {
+    step "generated files follow mmsb.h" "$check/python" tools/generate_interface.py --check
+    step "shell scripts parse" shell_syntax
+    step "header alone as C99" header_alone gcc -x c -std=c99
+    step "header alone as C11" header_alone gcc -x c -std=c11
+    step "header alone as C++17" header_alone g++ -x c++ -std=c++17
+    cxx_header g++
+    ! command -v clang++ > /dev/null || cxx_header clang++
+    step "gofmt" go_format
+    step "clang-format" over '*.c' '*.h' '*.cpp' '*.hpp' '*.cu' -- "$check/clang-format" --dry-run -Werror
+    step "ruff check" python_lint check
+    step "ruff format" python_lint format --check
+    step "mypy --strict" python_types
+    step "go.mod is tidy" go mod tidy -diff
+    "$check/python" -m pytest -q -p no:cacheprovider tests/check || failed_rules=1
+}
 
+vet() {
+    step "go vet" go vet ./...
+    step "go vet with kernels" go vet -tags netgo,osusergo,mmsbcuda ./gpu/kernels
+    step "staticcheck" build/bin/staticcheck ./...
+}
+
+for part; do
+    "$part"
+done
 echo "$passed passed, $failed failed"
-"$check/python" -m pytest -q -p no:cacheprovider tests/check || failed=$((failed + 1))
-exit $((failed > 0))
+exit $((failed + failed_rules > 0))

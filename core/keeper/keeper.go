@@ -509,9 +509,12 @@ func GetInfo(context uint64) (info Info, err error) {
 		return f.info()
 	}
 	if r := readerOf(context); r != nil {
-		if info, err = r.look(); err == nil {
-			info.Journal.Last, err = persist.LoadedRecord(context)
+		record, err := persist.LoadedRecord(context)
+		if err != nil { // it has ended
+			return info, err
 		}
+		info, err = r.look()
+		info.Journal.Last = record
 		return info, err
 	}
 	k, err := keeperOf(context)
