@@ -63,7 +63,7 @@ PYTHON_FILES = tools tests bench docs/site $(filter-out examples/quickstart.py,$
 KERNEL_ARCHIVE := build/kernels/$(if $(filter aarch64,$(shell uname -m)),arm64,amd64)/libmmsb_kernels.a
 KERNELS := $(if $(filter off,$(MMSB_CUDA)),,$(KERNEL_ARCHIVE))
 
-C_FLAGS := -g -O1 -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
+C_FLAGS := -g -Og -Iinclude -Wall -Wextra -Wpedantic -Werror -pthread
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: all
@@ -385,7 +385,7 @@ NATIVE_TESTS := $(patsubst native/tests/%,%,$(wildcard native/tests/*_test.c))
 NATIVE_FILES := $(shell grep -L _cgo_export.h native/*.c)
 NATIVE_OBJECTS := $(NATIVE_FILES:native/%.c=build/tsan/%.o)
 NATIVE_HEADERS := $(wildcard native/*.h) tests/check.h include/mmsb.h
-compile_native = mkdir -p $(@D) && gcc -std=gnu11 $(C_FLAGS) $(INVARIANTS) -Inative
+compile_native = mkdir -p $(@D) && gcc -std=gnu11 $(C_FLAGS) -O1 $(INVARIANTS) -Inative
 with_threads := -fsanitize=thread -Wno-tsan
 $(NATIVE_OBJECTS): build/tsan/%.o: native/%.c $(NATIVE_HEADERS)
 	@$(compile_native) $(with_threads) -c $< -o $@

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# tools/go-overlay/apply.sh FOLDER: prepares what `go build -overlay FOLDER/overlay.json` needs to take a lock out of the
-# way from C into Go. Until 1.26 every such call receives from the closed channel main_init_done, under the channel's lock,
-# so calls do not scale over threads; 1.27 tests a flag first, and so does the patched copy. Leaves no overlay.json where
-# Go does so itself. Fails, with one line, where the patch does not fit: the library is then built without it. Files that are as
-# they should be stay untouched: another build may be reading them.
+# tools/go-overlay/apply.sh FOLDER: prepares what `go build -overlay FOLDER/overlay.json` needs, patched copies of files of Go's
+# runtime:
+#   main-init-done.diff takes a lock out of the way from C into Go. Until 1.26 every such call receives from the closed channel
+#     main_init_done, under the channel's lock, so calls do not scale over threads; 1.27 tests a flag first, and so does the copy.
+#   sweep-wait.diff lets the collector's background sweeper sleep where another thread sweeps the rest: 1.26 tries again without
+#     a pause while Go has an idle processor, though the machine may have none.
+# Leaves no overlay.json where Go does the first by itself. Fails, with one line, where that does not fit: the library is then
+# built without any. Files that are as they should be stay untouched: another build may be reading them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -15,16 +18,33 @@ if grep -q 'mainInitDone.Load()' "$runtime/cgocall.go"; then
     rm -f overlay.json
     exit 0
 fi
-mkdir new
-cp "$runtime/proc.go" "$runtime/cgocall.go" new
-if ! (cd new && python3 "$here/patch.py" "$here/main-init-done.diff") 2> apply.log; then
+
+# patched DIFF FILE...: copies files of the runtime into new and patches them there; leaves none of them where it does not fit.
+patched() {
+    local diff=$1
+    shift
+    mkdir -p new
+    (cd "$runtime" && cp "$@" "$OLDPWD/new")
+    (cd new && python3 "$here/patch.py" "$here/$diff" 2>> ../apply.log) || {
+        (cd new && rm "$@")
+        return 1
+    }
+}
+
+: > apply.log
+if ! patched main-init-done.diff proc.go cgocall.go; then
     rm -f overlay.json
     echo "go-overlay: the patch does not fit $(go env GOVERSION): calls from C into Go will not scale over threads" >&2
     exit 1
 fi
-printf '{"Replace": {"%s": "%s", "%s": "%s"}}\n' \
-    "$runtime/proc.go" "$PWD/proc.go" "$runtime/cgocall.go" "$PWD/cgocall.go" > new/overlay.json
-for file in proc.go cgocall.go overlay.json; do
-    cmp -s "new/$file" "$file" || mv "new/$file" "$file"
+patched sweep-wait.diff mgcsweep.go ||
+    echo "go-overlay: sweep-wait.diff does not fit $(go env GOVERSION): collections will cost more processor time" >&2
+replaced=
+for file in new/*; do
+    replaced+="${replaced:+, }\"$runtime/${file#new/}\": \"$PWD/${file#new/}\""
+done
+printf '{"Replace": {%s}}\n' "$replaced" > new/overlay.json
+for file in new/*; do
+    cmp -s "$file" "${file#new/}" || mv "$file" "${file#new/}"
 done
 rm -rf new
