@@ -432,6 +432,41 @@ func TestABranchOfAForgottenLineage(t *testing.T) {
 	require.NoError(t, page.Destroy(context))
 }
 
+// A backup follows a store to another branch as long as one of the store's snapshots has its newest state.
+func TestABranchOfWhatABackupHas(t *testing.T) {
+	directory, target := t.TempDir(), t.TempDir()
+	o := quiet()
+	leave := func(mode int32, pages int, name string) {
+		o.Mode, o.At = mode, store.At{}
+		if mode == abi.StoreBranch {
+			o.At.Name = "first"
+		}
+		context := openStore(t, directory, o)
+		for range pages {
+			create(t, context, 100)
+		}
+		if name != "" {
+			require.NoError(t, SetName(context, name, nil))
+		}
+		require.NoError(t, page.Destroy(context))
+	}
+	backup := func() error {
+		_, err := store.Backup(file.OS{}, directory, store.Directory(file.OS{}, target), nil)
+		return err
+	}
+	leave(abi.StoreWrite, 1, "first")
+	leave(abi.StoreWrite, 4, "")
+	require.NoError(t, backup())
+	leave(abi.StoreWrite, 1, "left")
+	leave(abi.StoreBranch, 2, "")
+	require.NoError(t, backup())
+	require.Len(t, read(t, target, store.At{}), 3)
+	require.Len(t, read(t, target, store.At{Name: "left"}), 6)
+	leave(abi.StoreBranch, 3, "") // what the backup has is in records only of a branch that was left
+	require.Equal(t, status.Mismatch, status.CodeOf(backup()))
+	require.Len(t, read(t, target, store.At{}), 3)
+}
+
 func TestLookingAgain(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "store")
 	o := quiet()

@@ -181,14 +181,21 @@ func storeFiles(fs file.FS, directory string) (files []string, err error) {
 	return files, nil
 }
 
-// HasPast says whether a state lies in the past of the store's newest one, or is it.
-func (s *Store) HasPast(state lineage.Point) bool {
+// LeadsOnFrom says whether nothing of a state is lost where the store takes its place: it lies in the past of the store's newest
+// one, or of a snapshot that the store has, which may be that of a branch that was left; or it is one of them.
+func (s *Store) LeadsOnFrom(state lineage.Point) bool {
 	bases := make([]snapshot.Base, 0, len(s.Points))
 	for i := range s.Points {
 		bases = append(bases, s.Points[i].Base)
 	}
+	begin := parentsOf(bases)
 	isBehind := state.Lineage == s.Line.ID && state.Position > s.Journal.Last
-	return !isBehind && lineOf(s.Line, bases).has(state)
+	if !isBehind && begin.line(s.Line, lineage.MaximumPosition).has(state) {
+		return true
+	}
+	return slices.ContainsFunc(bases, func(b snapshot.Base) bool {
+		return b.Lineage.ID != lineage.ID{} && begin.line(b.Lineage, b.Position).has(state)
+	})
 }
 
 // Tip is the store's newest state.
@@ -219,7 +226,7 @@ func (d *directory) Begin(s *Store) error {
 	if err != nil {
 		return err
 	}
-	if tip := older.Tip(); !s.HasPast(tip) {
+	if tip := older.Tip(); !s.LeadsOnFrom(tip) {
 		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s, which does not lead to the store's",
 			d.path, s.Directory, tip)
 	}

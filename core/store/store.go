@@ -93,7 +93,7 @@ func look(fs file.FS, directory string) (*Store, error) {
 	if len(bases) == 0 && lost != nil {
 		return nil, lost
 	}
-	line := lineOf(s.Line, bases)
+	line := parentsOf(bases).line(s.Line, lineage.MaximumPosition)
 	for _, base := range bases {
 		info, err := fs.Stat(base.Path)
 		if err != nil {
@@ -169,14 +169,21 @@ func (s *Store) Chain(p *Point) (files []string, whole, increments int64, err er
 // line is how far the states of each lineage lie in the past of the newest state.
 type line map[lineage.ID]uint64
 
-// lineOf walks from a lineage to its parents, as far as snapshots tell them.
-func lineOf(from lineage.Lineage, bases []snapshot.Base) line {
-	parents := make(map[lineage.ID]lineage.Point)
+// parents is where lineages begin, as far as snapshots tell it.
+type parents map[lineage.ID]lineage.Point
+
+func parentsOf(bases []snapshot.Base) parents {
+	p := make(parents)
 	for _, base := range bases {
-		parents[base.Lineage.ID] = base.Lineage.Parent
+		p[base.Lineage.ID] = base.Lineage.Parent
 	}
-	l := line{from.ID: lineage.MaximumPosition}
-	for parent := from.Parent; parent.Lineage != (lineage.ID{}); parent = parents[parent.Lineage] {
+	return p
+}
+
+// line walks from a state to the parents of its lineage.
+func (p parents) line(from lineage.Lineage, position uint64) line {
+	l := line{from.ID: position}
+	for parent := from.Parent; parent.Lineage != (lineage.ID{}); parent = p[parent.Lineage] {
 		if _, seen := l[parent.Lineage]; seen {
 			break
 		}

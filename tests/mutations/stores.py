@@ -124,6 +124,16 @@ STORES = Go(
             mode="^TestABranchOfAForgottenLineage$",
         ),
         Mutant(
+            "backup-loses-a-branch", "a backup leaves records that no snapshot of the store has",
+            "Store.LeadsOnFrom", "begin.line(b.Lineage, b.Position)", "begin.line(b.Lineage, lineage.MaximumPosition)",
+            mode="^TestABranchOfWhatABackupHas$",
+        ),
+        Mutant(
+            "backup-knows-one-branch", "a backup is refused whose state is in a snapshot of a branch that was left",
+            "Store.LeadsOnFrom", "b.Lineage.ID != lineage.ID{} &&", "false &&",
+            mode="^TestABranchOfWhatABackupHas$",
+        ),
+        Mutant(
             "name-of-another", "the newest snapshot is taken for one that has a name",
             "Store.named", "s.Points[i].ID == id", "s.Points[i].ID == id || true",
         ),

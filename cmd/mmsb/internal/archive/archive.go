@@ -133,7 +133,7 @@ func (t *Target) Begin(s *store.Store) error {
 	}
 	t.older, t.files = make(map[string]entry), make(map[string]entry)
 	if m != nil {
-		if tip := m.tip(); !s.HasPast(tip) {
+		if tip := m.tip(); !s.LeadsOnFrom(tip) {
 			return status.Errorf(status.Mismatch, "%s is not a backup of %q: its state is %s, which does not lead to the store's",
 				t.Objects, s.Directory, tip)
 		}

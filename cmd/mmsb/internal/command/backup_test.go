@@ -185,6 +185,39 @@ func TestABackupOfAKilledWriter(t *testing.T) {
 	assert.Equal(t, 3, pulledPages(t, "s3://backups/state"))
 }
 
+// In a bucket, too, a backup follows a store to another branch.
+func TestABackupOfABranch(t *testing.T) {
+	newServer(t)
+	const place = "s3://backups/branch"
+	directory := large(t)
+	backup := []string{"store", "backup", directory, place}
+	good(t, backup...)
+	leave := func(o keeper.Options, name string) {
+		context, err := keeper.Open(directory, page.Options{SimulatedDevices: 1}, o, nil)
+		require.NoError(t, err)
+		create(t, context)
+		if name != "" {
+			require.NoError(t, keeper.SetName(context, name, nil))
+		}
+		require.NoError(t, page.Destroy(context))
+	}
+	leave(keeperOptions, "left")
+	branch := keeperOptions
+	branch.Mode, branch.At = abi.StoreBranch, store.At{Name: "first"}
+	leave(branch, "")
+	good(t, backup...)
+	pulled, left := filepath.Join(t.TempDir(), "pulled"), filepath.Join(t.TempDir(), "left")
+	good(t, "store", "pull", place, pulled)
+	assert.Equal(t, files(t, directory), files(t, pulled))
+	assert.Equal(t, 2, pagesOf(t, pulled))
+	good(t, "store", "restore", pulled, left, "--at", "left")
+	assert.Equal(t, 3, pagesOf(t, left))
+
+	leave(branch, "") // the backup's newest state is only in a record of the branch that was left
+	bad(t, exitBad, []string{" is not a backup of "}, backup...)
+	assert.Equal(t, 2, pulledPages(t, place))
+}
+
 func TestBackupsInABucket(t *testing.T) {
 	s := newServer(t)
 	directory := large(t)
