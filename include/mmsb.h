@@ -2146,7 +2146,7 @@ typedef struct mmsb_store_point {
     int32_t whole;       /* 1 = it rests on no other */
     int32_t on_line;     /* 1 = the newest state comes from it; 0 = a branch that was left */
     int32_t leads;       /* 1 = records lead on from it: every state since can be opened */
-    int32_t names;       /* how many it has */
+    int32_t names;       /* how many it has: 1 or 0, as mmsb_store_name saves a snapshot of its own for each name */
     char name[256];      /* the first of them; empty where there is none */
 } mmsb_store_point_t;
 
