@@ -450,8 +450,19 @@ func TestABranchOfWhatABackupHas(t *testing.T) {
 		}
 		require.NoError(t, page.Destroy(context))
 	}
+	steps := 0
+	watched := filetest.NewFaulty(file.OS{})
+	watched.Before = func(kind filetest.Kind, _ int) { // as a kill leaves it here
+		switch kind {
+		case filetest.Link, filetest.Rename, filetest.Remove:
+			if is, _ := store.Is(file.OS{}, target); is {
+				steps++
+				require.Contains(t, []int{5, 6, 3}, len(read(t, target, store.At{})))
+			}
+		}
+	}
 	backup := func() error {
-		_, err := store.Backup(file.OS{}, directory, store.Directory(file.OS{}, target), nil)
+		_, err := store.Backup(watched, directory, store.Directory(watched, target), nil)
 		return err
 	}
 	leave(abi.StoreWrite, 1, "first")
@@ -460,6 +471,7 @@ func TestABranchOfWhatABackupHas(t *testing.T) {
 	leave(abi.StoreWrite, 1, "left")
 	leave(abi.StoreBranch, 2, "")
 	require.NoError(t, backup())
+	require.Greater(t, steps, 4)
 	require.Len(t, read(t, target, store.At{}), 3)
 	require.Len(t, read(t, target, store.At{Name: "left"}), 6)
 	leave(abi.StoreBranch, 3, "") // what the backup has is in records only of a branch that was left
