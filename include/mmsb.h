@@ -1199,7 +1199,8 @@ MMSB_API mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length);
 
-/* Clears all bits of the change mask. Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
+/* Clears all bits of the change mask; where none is set, the page does not change. Errors: handle errors. Threads: any.
+ * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page);
 
 /* Number of set bits in the change mask.

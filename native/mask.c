@@ -66,6 +66,15 @@ mmsb_status_t mmsb__page_mask_read(uint64_t page, uint64_t offset, void *bits, u
     return status;
 }
 
+/* Whether a bit is set in the mask of a locked page. */
+static int is_marked(const mmsb__record_t *record) {
+    const uint64_t words = mmsb__mask_words(record->size);
+    return record->mask_frame != 0 &&
+           mmsb__mask_next((const uint64_t *)(const void *)mmsb__locator_address(record->mask_locator), 0, words) < words;
+}
+
+/* A page may have a mask without a bit for no reason of its own: a delta that was refused, or that had to wait while a save
+ * began, has made it. So only bits count. */
 mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
     mmsb__change_t change;
     mmsb_status_t status;
@@ -74,12 +83,13 @@ mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
         if (status != MMSB_OK)
             return status;
         mmsb__record_t *record = change.record;
+        const int marked = is_marked(record);
         status = mmsb__change_tell(&change);
         if (status == MMSB_OK)
             status = mmsb__change_keep_page(&change);
-        if (status == MMSB_OK && record->mask_frame != 0)
+        if (status == MMSB_OK && marked)
             status = mmsb__group_keep_mask(record, change.state);
-        if (status == MMSB_OK && record->mask_frame != 0 &&
+        if (status == MMSB_OK && marked &&
             (status = mmsb__change_journal(&change, MMSB__JOURNAL_MASK_CLEAR, NULL, 0)) == MMSB_OK) {
             memset(mmsb__locator_address(record->mask_locator), 0, mmsb__mask_length(record->size));
             mmsb__version_move(record); /* a snapshot has the mask, so an incremental one must see the change */

@@ -25,6 +25,25 @@ void mmsb__mask_drop(mmsb__record_t *record);
 /* Adapts the mask to the new size of a locked page: bits after its end become zero. The mask's memory is large enough. */
 void mmsb__mask_trim(mmsb__record_t *record, uint64_t size);
 
+/* Words of the mask of a page of size bytes. Bits behind the page's end are 0. */
+static inline uint64_t mmsb__mask_words(uint64_t size) {
+    return (size + 63) / 64;
+}
+
+/* The first word from one on that is not 0, of so many; most masks have few. */
+static inline uint64_t mmsb__mask_next(const uint64_t *mask, uint64_t from, uint64_t words) {
+    for (; from < words && from % 8 != 0; from++) {
+        if (mask[from] != 0)
+            return from;
+    }
+    while (from + 8 <= words && (mask[from] | mask[from + 1] | mask[from + 2] | mask[from + 3] | mask[from + 4] | mask[from + 5] |
+                                 mask[from + 6] | mask[from + 7]) == 0)
+        from += 8;
+    while (from < words && mask[from] == 0)
+        from++;
+    return from;
+}
+
 /* Bytes of all change masks. */
 extern uint64_t mmsb__mask_bytes;
 

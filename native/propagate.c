@@ -12,30 +12,12 @@ enum {
 
 /* ---------------------------------------------------------------------------------------------- the masked bytes ---- */
 
-static inline uint64_t words_of(uint64_t size) {
-    return (size + 63) / 64;
-}
-
-/* The first word from one on that is not 0, of so many; most masks have few. */
-static inline uint64_t first_word(const uint64_t *mask, uint64_t from, uint64_t words) {
-    for (; from < words && from % 8 != 0; from++) {
-        if (mask[from] != 0)
-            return from;
-    }
-    while (from + 8 <= words && (mask[from] | mask[from + 1] | mask[from + 2] | mask[from + 3] | mask[from + 4] | mask[from + 5] |
-                                 mask[from + 6] | mask[from + 7]) == 0)
-        from += 8;
-    while (from < words && mask[from] == 0)
-        from++;
-    return from;
-}
-
 /* Others may be writing the masks that this looks at: what it reads decides nothing but what is fetched. */
 __attribute__((no_sanitize_thread, no_sanitize_address)) void mmsb__propagate_fetch_far(const uint64_t *pages, size_t count) {
     const mmsb__record_t *to = mmsb__record_of(pages[0]);
     for (size_t i = 1; i <= mmsb__propagate_fetched(count); i++) {
         const mmsb__record_t *from = mmsb__record_of(pages[i]);
-        const uint64_t size = __atomic_load_n(&from->size, __ATOMIC_RELAXED), words = size < 4096 ? words_of(size) : 64;
+        const uint64_t size = __atomic_load_n(&from->size, __ATOMIC_RELAXED), words = size < 4096 ? mmsb__mask_words(size) : 64;
         if (__atomic_load_n(&from->mask_locator, __ATOMIC_RELAXED) == 0)
             continue;
         const uint64_t *mask = (const uint64_t *)(const void *)mmsb__propagate_mask(from);
@@ -59,9 +41,9 @@ static inline int copy_masked(mmsb__record_t *to, const mmsb__record_t *from) {
     const uint8_t *source = mmsb__record_bytes(from);
     uint64_t *changed = (uint64_t *)(void *)mmsb__locator_address(to->mask_locator);
     const uint64_t *mask = (const uint64_t *)(const void *)mmsb__locator_address(from->mask_locator);
-    const uint64_t size = to->size, words = words_of(size);
+    const uint64_t size = to->size, words = mmsb__mask_words(size);
     uint64_t first = words, last = 0;
-    for (uint64_t i = first_word(mask, 0, words); i < words; i = first_word(mask, i + 1, words)) {
+    for (uint64_t i = mmsb__mask_next(mask, 0, words); i < words; i = mmsb__mask_next(mask, i + 1, words)) {
         const uint64_t word = mask[i];
         if (MMSB__LIKELY(word == ~UINT64_C(0))) {
             memcpy(bytes + 64 * i, source + 64 * i, 64);
@@ -225,7 +207,7 @@ static mmsb_status_t change_there(const uint64_t *pages, size_t count, mmsb__cha
     uint64_t *changed = (uint64_t *)(void *)mmsb__locator_address(record->mask_locator);
     for (size_t i = 1; i <= count; i++) {
         const mmsb__record_t *from = mmsb__record_of(pages[i]);
-        for (uint64_t word = 0; from->mask_frame != 0 && word < words_of(record->size); word++)
+        for (uint64_t word = 0; from->mask_frame != 0 && word < mmsb__mask_words(record->size); word++)
             changed[word] |= mask_of(from)[word];
     }
     mmsb__epoch_move(record, 0);

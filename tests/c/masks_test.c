@@ -98,6 +98,35 @@ static void only_deltas_mark(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* A mask without a bit is as none: a delta that was refused may have made one. */
+static void clearing_no_bit_changes_nothing(void) {
+    mmsb_context_t context = new_context();
+    mmsb_page_t page = new_page(context, 1000);
+    const uint64_t version = mmsb_page_version(page);
+    const mmsb_run_t run = {999, 1}, behind = {1000, 1};
+    mmsb_delta_t deltas[2];
+    for (int i = 0; i < 2; i++) {
+        mmsb_delta_init(&deltas[i]);
+        deltas[i].kind = MMSB_DELTA_RUNS;
+        deltas[i].runs = i == 0 ? &run : &behind;
+        deltas[i].count = 1;
+        deltas[i].payload = "x";
+        deltas[i].payload_length = 1;
+    }
+    const mmsb_page_t pages[2] = {page, new_page(context, 1000)};
+    CHECK_OK(mmsb_page_mask_clear(page));
+    CHECK_STATUS(mmsb_page_apply_many(pages, deltas, 2, NULL), MMSB_E_OUT_OF_RANGE);
+    CHECK_OK(mmsb_page_mask_clear(page));
+    CHECK_EQUAL(mmsb_page_version(page), version);
+    CHECK_OK(mmsb_page_apply(page, &deltas[0]));
+    CHECK_OK(mmsb_page_mask_clear(page));
+    CHECK_EQUAL(mmsb_page_version(page), version + 2);
+    CHECK_OK(mmsb_page_mask_clear(page));
+    CHECK_EQUAL(mmsb_page_version(page), version + 2);
+    CHECK_EQUAL(mask_count(page), 0);
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void resize_cuts_and_extends_the_mask(void) {
     static const uint64_t steps[] = {90, 77, 80, 5000, 4096, 13, 64, 8, 9, 1, 100000, 50};
     mmsb_context_t context = new_context();
@@ -142,6 +171,7 @@ static void wrong_windows_are_errors(void) {
 int main(void) {
     RUN(deltas_mark_what_they_address);
     RUN(only_deltas_mark);
+    RUN(clearing_no_bit_changes_nothing);
     RUN(resize_cuts_and_extends_the_mask);
     RUN(wrong_windows_are_errors);
     return check_report();

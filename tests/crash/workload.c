@@ -213,10 +213,14 @@ static uint8_t *payload_of(const operation_t *o) {
 
 static void model_put(model_t *model, uint32_t slot, uint64_t offset, const uint8_t *bytes, uint64_t length, int marks) {
     memcpy(bytes_of(model, slot) + offset, bytes, length);
-    model->pages[slot].has_mask |= (uint32_t)marks;
     for (uint64_t i = offset; marks && i < offset + length; i++) {
         mask_of(model, slot)[i / 8] |= (uint8_t)(1U << i % 8);
     }
+}
+
+/* Clearing no bit is no change. */
+static uint64_t is_marked(const uint8_t *mask, uint64_t size) {
+    return mask[0] != 0 || memcmp(mask, mask + 1, (size + 7) / 8 - 1) != 0;
 }
 
 static void model_drop_edges(model_t *model, uint32_t slot) {
@@ -268,7 +272,6 @@ static void model_delta(model_t *model, const operation_t *o, const uint8_t *pay
         free(s);
     }
     model->pages[slot].epoch++;
-    model->pages[slot].has_mask = 1; /* also where no byte was addressed */
 }
 
 /* One page's version moves once for each of its changes. */
@@ -324,8 +327,8 @@ void model_apply(model_t *model, const operation_t *o) {
         page->version++;
         break;
     case CLEAR_MASK:
+        page->version += is_marked(mask_of(model, slot), page->size);
         memset(mask_of(model, slot), 0, largest(slot) / 8);
-        page->version += page->has_mask;
         break;
     case SET_METADATA:
         model_set(page, o->key, o->size, o->payload);

@@ -33,7 +33,6 @@ typedef struct model_page {
     uint64_t epoch;
     uint64_t version; /* its lower 16 bits are compared: the upper ones are the library's choice when the page is made */
     mmsb_location_t location;
-    uint32_t has_mask; /* clearing no mask is no change */
     uint32_t entry_count;
     entry_t entries[KEYS];
 } model_page_t;
