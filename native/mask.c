@@ -73,8 +73,8 @@ static int is_marked(const mmsb__record_t *record) {
            mmsb__mask_next((const uint64_t *)(const void *)mmsb__locator_address(record->mask_locator), 0, words) < words;
 }
 
-/* A page may have a mask without a bit for no reason of its own: a delta that was refused, or that had to wait while a save
- * began, has made it. So only bits count. */
+/* A page may have a mask without a bit for no reason of its own: a delta that was refused has made it, or one that came while a
+ * save ran, whose snapshot has an older state. So only bits count. */
 mmsb_status_t mmsb__page_mask_clear(uint64_t page) {
     mmsb__change_t change;
     mmsb_status_t status;
