@@ -409,9 +409,9 @@ test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanit
 .PHONY: test-kernels
 test-kernels: $(KERNEL_ARCHIVE) ## the kernels: what the archive holds, what the compiler says, their host build
 	@grep -E "Compiling|Used|spill" build/kernels/report.txt
-	@python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),mmsbcuda ./gpu/kernels
+	@python3 tools/go_test.py -vet=off -tags $(TAGS),mmsbcuda ./gpu/kernels
 	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
-	    python3 tools/go_test.py -vet=off -count=1 -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
+	    python3 tools/go_test.py -vet=off -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
 
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz.run ## CALLS=100000 random calls of the C ABI against a model; SEED= repeats a run
@@ -563,7 +563,7 @@ build/c-gpu/%.run: tests/c/% tests/gpu/on_gpu.h $(C_TEST_INPUTS) build/libmmsb.s
 
 .PHONY: test-gpu
 test-gpu: $(KERNEL_ARCHIVE) build/c/places_test.c.run $(ON_GPU) $(STAMPS)/$(PEERS_VENV) ## what needs a GPU
-	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -count=1 -run '^TestGPU' ./gpu/cuda
+	@python3 tools/go_test.py -tags $(TAGS),gpu,mmsbcuda -run '^TestGPU' ./gpu/cuda
 	@MMSB_TEST_GPU=1 tools/run_programs.sh build/c/places_test.c.run
 	@CHECK_APART=100 tools/run_programs.sh $(ON_GPU)
 	@PYTHONPATH=bindings/python/src $(PEERS_PYTHON) tests/peers/run_examples.py
