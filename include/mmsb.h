@@ -1199,8 +1199,8 @@ MMSB_API mmsb_status_t mmsb_page_propagate(mmsb_page_t page, mmsb_page_t from);
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_mask_read(mmsb_page_t page, uint64_t offset, void *bits, uint64_t length);
 
-/* Clears all bits of the change mask; where none is set, the page does not change. Errors: handle errors. Threads: any.
- * Blocks: short. Since 0.1. */
+/* Clears all bits of the change mask; where none is set, the page does not change. How nothing is lost between a read of the mask
+ * and this call where others change the page: "groups", others. Errors: handle errors. Threads: any. Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_mask_clear(mmsb_page_t page);
 
 /* Number of set bits in the change mask.
@@ -1284,7 +1284,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  * Others       A page that the group has changed, created or destroyed belongs to its thread: calls of other threads that would
  *              change or clone it return MMSB_E_BUSY at once. They can read it, and see each change as it is made, before the
  *              commit. The handle and the id of a page that the group has destroyed answer as if it were gone; only the group can
- *              create a page with this id before its end.
+ *              create a page with this id before its end. A write of 0 bytes makes a page the group's, too: then its mask, and
+ *              the bytes that it marks, can be read, and the mask cleared, as of one moment.
  * Threads      A group belongs to the thread that began it and to one context. A thread has at most one group open in a context;
  *              a page of another context is not part of it. When the thread ends, its groups are rolled back. When the context
  *              ends, its groups are rolled back first.

@@ -369,7 +369,7 @@ static void *change_what_belongs_to_others(void *argument) {
     return NULL;
 }
 
-static void pages_of_a_group_are_its_threads(void) {
+static void pages_belong_to_the_thread_that_writes(uint64_t length) {
     mmsb_context_t context = new_context();
     pages_t pages = {.context = context};
     pages.changed = new_page(context, 10);
@@ -378,12 +378,17 @@ static void pages_of_a_group_are_its_threads(void) {
     CHECK_OK(mmsb_group_begin(context));
     CHECK_STATUS(mmsb_group_begin(context), MMSB_E_INVALID_STATE);
     pages.made = new_page(context, 10);
-    CHECK_OK(mmsb_page_write(pages.changed, 0, "a", 1));
+    CHECK_OK(mmsb_page_write(pages.changed, 0, "a", length));
     CHECK_OK(mmsb_page_destroy(pages.gone));
     elsewhere(change_what_belongs_to_others, &pages);
     CHECK_OK(mmsb_group_rollback(context));
     CHECK_OK(mmsb_page_write(pages.gone, 0, "a", 1));
     CHECK_OK(mmsb_context_destroy(context));
+}
+
+static void pages_of_a_group_are_its_threads(void) {
+    pages_belong_to_the_thread_that_writes(1);
+    pages_belong_to_the_thread_that_writes(0);
 }
 
 static void *leave_a_group_open(void *argument) {
