@@ -1,5 +1,6 @@
-"""Bugs in C code that only the whole library shows: in what the first call asks of the system, in signals, and in deltas that lie
-in the page that they change. Programs that are linked with it must show each. And bugs in what is asked of the system later."""
+"""Bugs in C code that only the whole library shows: in what the first call asks of the system, in signals, in change masks, and
+in deltas that lie in the page that they change. Programs that are linked with it must show each. And bugs in what is asked of the
+system later."""
 
 from mutation import Mutant
 from subject import Go, Library
@@ -7,6 +8,7 @@ from subject import Go, Library
 OWN_MEMORY = "own_memory_test"
 FIRST_CALL = "first_call_test"
 LOG = "log_test"
+MASKS = "masks_test"
 SYSTEMS = "systems_test"
 
 LIBRARY = Library(
@@ -14,15 +16,21 @@ LIBRARY = Library(
     folders=(),
     package="",
     mode=OWN_MEMORY,
-    sound=(OWN_MEMORY, FIRST_CALL, LOG, f"{SYSTEMS} RLIMIT_AS", f"{SYSTEMS} clone3", f"{SYSTEMS} eventfd2"),
+    sound=(OWN_MEMORY, FIRST_CALL, LOG, MASKS, f"{SYSTEMS} RLIMIT_AS", f"{SYSTEMS} clone3", f"{SYSTEMS} eventfd2"),
     seconds=120,
     programs=(
         ("tests/c/own_memory_test.c",),
         ("tests/c/first_call_test.c",),
         ("tests/c/log_test.c",),
+        ("tests/c/masks_test.c",),
         ("tests/systems/systems_test.c", "tests/systems/work.c"),
     ),
     mutants=(
+        Mutant(
+            "empty-masks-count", "to clear a mask without a bit is a change",
+            "is_marked", "0, words) < words", "0, words) <= words",
+            mode=MASKS,
+        ),
         # The check of the system at the first call.
         Mutant(
             "addresses-unasked", "nobody asks how many addresses are left before the library begins",
