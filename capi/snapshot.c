@@ -26,13 +26,15 @@ static mmsb_status_t check_save_options(const mmsb_save_options_t **options) {
         return MMSB_OK;
     }
     const mmsb_save_options_t *given = *options;
-    DOOR_STRUCT("mmsb_save_options_t", given, 0);
+    DOOR_STRUCT("mmsb_save_options_t", given, given->reserved_word);
     if (given->raw_writes < MMSB_RAW_WRITES_ALLOW || given->raw_writes > MMSB_RAW_WRITES_WAIT)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "raw_writes is %d, not 0 (allow), 1 (refuse) or 2 (wait)", given->raw_writes);
     if (given->queue < 0 || given->queue > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "queue is %d, not 0 or 1", given->queue);
     if (given->not_durable < 0 || given->not_durable > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "not_durable is %d, not 0 or 1", given->not_durable);
+    if (given->not_watched < 0 || given->not_watched > 1)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "not_watched is %d, not 0 or 1", given->not_watched);
     if (given->base_in_use < MMSB_BASE_IN_USE_WHOLE || given->base_in_use > MMSB_BASE_IN_USE_REFUSE)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "base_in_use is %d, not 0 (whole) or 1 (refuse)", given->base_in_use);
     return given->base ? door_path("base", given->base) : MMSB_OK;

@@ -21,7 +21,7 @@ import (
 func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
 	return persist.SaveOptions{
 		Compression: int32(o.compression), Level: int32(o.compression_level),
-		RawWrites: int32(o.raw_writes), NotDurable: o.not_durable != 0, Queue: o.queue != 0,
+		RawWrites: int32(o.raw_writes), NotDurable: o.not_durable != 0, Queue: o.queue != 0, NotWatched: o.not_watched != 0,
 		CopyLimit: uint64(o.copy_limit), ChainLimit: int32(o.chain_limit),
 		RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE, Base: C.GoString(o.base),
 	}

@@ -1459,8 +1459,8 @@ MMSB_API mmsb_status_t mmsb_commands_failures(mmsb_commands_t commands, mmsb_com
  * Incremental  base names the file of an earlier snapshot in the same directory that this context has saved or loaded, and
  *              from which its state comes. Only pages that are new or changed since then are written; a load reads the whole
  *              chain. Writes through pointers are found, too: where the kernel can track writes (mmsb_capabilities,
- *              "write tracking") by the parts that it reports, else by comparing the checksums of every page whose address was
- *              given out. A chain has at most chain_limit files: then the save is whole. Whoever reads a chain keeps its 64
+ *              "write tracking") by the parts that it reports of pages above 256 KiB, which it watches from their first save on,
+ *              else by comparing the checksums of every page whose address was given out. A chain has at most chain_limit files: then the save is whole. Whoever reads a chain keeps its 64
  *              newest files open; older ones are opened when they are read, and must stay where they are until then.
  * Replaced     A save takes nothing away that another snapshot rests on. A file that would replace its own base, or a base of
  *              that, is written whole; a replaced file on which another snapshot of the directory rests stays there as
@@ -1498,7 +1498,10 @@ typedef struct mmsb_save_options {
     int32_t queue;       /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     int32_t chain_limit; /* 0 = 64; files of a chain, at most 4096: the save is whole if it would be one more */
     uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
-    uint64_t reserved[3];
+    int32_t not_watched; /* 0; 1 = no page is watched from this save on that is not yet, as when it is the context's last: that
+                            saves time now and when the context ends; a later incremental save compares checksums */
+    int32_t reserved_word;
+    uint64_t reserved[2];
 } mmsb_save_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */

@@ -397,7 +397,10 @@ func (p *program) base(whole bool) (path string, certain bool) {
 // saveTo saves, onto a base where it is not to be whole, and says whether that was possible.
 func (p *program) saveTo(path string, whole bool) (done bool) {
 	base, certain := p.base(whole)
-	o := SaveOptions{Base: base, RefuseInUse: p.oneOf(8), NotDurable: p.oneOf(8), Compression: int32(p.random.IntN(4) / 3)}
+	o := SaveOptions{
+		Base: base, RefuseInUse: p.oneOf(8), NotDurable: p.oneOf(8), Compression: int32(p.random.IntN(4) / 3),
+		NotWatched: p.oneOf(8),
+	}
 	p.says("%s onto %q", filepath.Base(path), filepath.Base(base))
 	now := p.now()
 	err := Save(p.context, ToPath(path), o, nil)

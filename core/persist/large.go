@@ -72,7 +72,7 @@ func (l *largePage) compare(index uint32) {
 		l.entry.Flags&snapshot.FlagChanges != 0 {
 		l.before = known.sums
 	}
-	changed, tracked, begun := l.tracking.written(index, generation, l.before != nil && l.known.tracked)
+	changed, tracked, begun := l.tracking.written(index, generation, l.before != nil && l.known.tracked, !l.o.NotWatched)
 	l.changed, l.tracked = changed, tracked
 	if l.known.tracked { // counted from now on: should this save fail, the next one compares everything
 		forgotten := l.known
@@ -147,7 +147,7 @@ func (l *largePage) toldChunk(number int) (done bool, err error) {
 	if changed == 0 || !few(changed) {
 		return false, nil
 	}
-	bytes, err := l.part(number, changed)
+	bytes, err := l.part(number, changed, l.buffer)
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +167,7 @@ func (l *largePage) chunk(number int) error {
 		return nil
 	case l.tracked && few(l.changed[number]) && layers() < mostLayers:
 		l.now.layers[number] = layers() + 1
-		bytes, err := l.part(number, l.changed[number])
+		bytes, err := l.part(number, l.changed[number], l.buffer)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (l *largePage) chunk(number int) error {
 			return err
 		}
 	}
-	bytes, err := l.part(number, native.AllGranules)
+	bytes, err := l.whole(number)
 	if err != nil {
 		return err
 	}
@@ -196,13 +196,35 @@ func (l *largePage) chunk(number int) error {
 			return nil
 		}
 	}
-	return l.add(snapshot.KindBytes, offset, bytes)
+	if !l.uncompressed() {
+		return l.add(snapshot.KindBytes, offset, bytes)
+	}
+	l.written = true
+	l.writer.Place(&l.entry, offset, len(bytes), l.now.sums[number])
+	return nil
+}
+
+// whole is a chunk as it was at the moment, where it is written from: in the segment itself, unless it is to be compressed.
+func (l *largePage) whole(number int) ([]byte, error) {
+	into := l.buffer
+	if l.uncompressed() {
+		space, err := l.writer.Space(&l.entry, int(l.length(number)))
+		if err != nil {
+			return nil, err
+		}
+		into = space
+	}
+	return l.part(number, native.AllGranules, into)
+}
+
+func (l *largePage) uncompressed() bool {
+	return snapshot.Compression(l.o.Compression) == snapshot.Uncompressed
 }
 
 // beside writes the page's mask and metadata; without metadata an entry all the same.
 func (l *largePage) beside(byteParts, maskParts int) error {
 	for number := range maskParts {
-		bytes, err := l.part(byteParts+number, native.AllGranules)
+		bytes, err := l.part(byteParts+number, native.AllGranules, l.buffer)
 		if err == nil {
 			err = l.add(snapshot.KindMask, uint64(number)*native.ChunkBytes, bytes)
 		}
@@ -213,18 +235,18 @@ func (l *largePage) beside(byteParts, maskParts int) error {
 	return l.add(snapshot.KindMetadata, 0, l.captured.Metadata())
 }
 
-// part is a part of the page as it was at the moment, with those granules whose bits are set. It is valid until the next one.
-func (l *largePage) part(number int, granules uint64) ([]byte, error) {
+// part puts a part of the page as it was at the moment into memory that has room for it: those granules whose bits are set.
+func (l *largePage) part(number int, granules uint64, into []byte) ([]byte, error) {
 	if err := l.goesOn(l.work, l.done); err != nil {
 		return nil, err
 	}
-	length := l.capture.Part(l.captured, number, granules, l.buffer)
+	length := l.capture.Part(l.captured, number, granules, into)
 	if length == 0 {
 		code, domain, foreign, text := native.LastError()
 		return nil, &status.Error{Code: status.Code(code), Domain: domain, Foreign: foreign, Text: text}
 	}
 	l.progress(uint64(length))
-	return l.buffer[:length], nil
+	return into[:length], nil
 }
 
 func (l *largePage) add(kind uint32, offset uint64, bytes []byte) error {

@@ -308,6 +308,43 @@ func TestRawWritesAreFound(t *testing.T) {
 	require.Zero(t, nativetest.Destroy(adopted))
 }
 
+func TestASaveThatDoesNotWatch(t *testing.T) {
+	context, folder := newContext(t), t.TempDir()
+	const size = 3 << 20
+	handle := createFilled(t, context, size, 1, 7)
+	record := native.RecordAt(native.Index(handle))
+	record.Exposed = 1 // as mmsb_page_address does
+	bytes := native.Bytes(record.Locator, size)
+	watched := func() (pages int) {
+		require.NoError(t, use(context, func(s *state) error {
+			s.tracking.Lock()
+			defer s.tracking.Unlock()
+			pages = len(s.tracking.pages)
+			return nil
+		}))
+		return pages
+	}
+	base := ""
+	for number, step := range []struct {
+		notWatched bool
+		watched    int
+		compared   uint64
+	}{{true, 0, 0}, {true, 0, size}, {false, 1, size}, {true, 1, 0}, {true, 1, 0}} {
+		if track.Available() != nil {
+			step.watched, step.compared = 0, min(size, uint64(number)*size)
+		}
+		bytes[number*native.ChunkBytes] ^= 1
+		path := filepath.Join(folder, fmt.Sprint(number, ".mmsb"))
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base, NotWatched: step.notWatched}, nil))
+		require.Equal(t, step.watched, watched(), "save %d", number)
+		stats, err := GetSaveStats(context)
+		require.NoError(t, err)
+		require.EqualValues(t, step.compared, stats.ComparedBytes, "save %d", number)
+		require.Equal(t, contents(t, context), contents(t, load(t, path)))
+		base = path
+	}
+}
+
 func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

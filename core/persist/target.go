@@ -17,6 +17,7 @@ type SaveOptions struct {
 	RawWrites          int32
 	Queue              bool // wait for a save or load that runs
 	NotDurable         bool
+	NotWatched         bool // no page is watched from this save on that is not yet
 	CopyLimit          uint64
 	Base               string
 	ChainLimit         int32 // files of a chain: a save that would be one more is whole; 0 = 64

@@ -47,8 +47,8 @@ func (t *tracking) forgetAll() {
 }
 
 // written says which granules of a large page were written since the last save, a word for each chunk, and counts anew from now
-// on. known is false where the kernel cannot tell; begun, that it can the next time.
-func (t *tracking) written(index, generation uint32, since bool) (granules []uint64, known, begun bool) {
+// on. known is false where the kernel cannot tell; begun, that it can the next time: where watch is set, or it watches already.
+func (t *tracking) written(index, generation uint32, since, watch bool) (granules []uint64, known, begun bool) {
 	record := native.RecordAt(index)
 	if record.Exposed == 0 && record.WritePins == 0 || record.Locator == 0 || residency.HasBlock(record.LoadState()) ||
 		track.Available() != nil { // nor what a device writes
@@ -69,6 +69,9 @@ func (t *tracking) written(index, generation uint32, since bool) (granules []uin
 		}
 		t.release(index)
 		ok = false
+	}
+	if !ok && !watch {
+		return nil, false, false
 	}
 	if !ok {
 		memory, err := track.Watch(address, uintptr(size))

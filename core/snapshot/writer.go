@@ -289,7 +289,10 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 			offset, granule)
 	}
 	if len(bytes) == 0 {
-		_, err := w.fit(&page, 0, 0, 1)
+		s, _, err := w.fit(&page, 0, 0, 1)
+		if err == nil {
+			s.enter(&page)
+		}
 		return err
 	}
 	for len(bytes) > 0 {
@@ -319,7 +322,7 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 
 // addStored writes an extent whose bytes are already as they are stored.
 func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
-	s, err := w.fit(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
+	s, at, err := w.fit(page, 1, len(stored), alignment(extent.Kind, extent.Compression, page.Size))
 	if err != nil {
 		return err
 	}
@@ -327,42 +330,78 @@ func (w *Writer) addStored(page *Page, extent Extent, stored []byte) error {
 	switch {
 	case extent.Compression == Zeros:
 	case extent.Kind == KindBytes:
-		extent.At = uint32(roundUp(uint64(s.Used), alignment(extent.Kind, extent.Compression, page.Size)))
-		s.Used = int(extent.At) + copy(s.Buffer[extent.At:], stored)
+		extent.At = uint32(at)
+		s.Used = at + copy(s.Buffer[at:], stored)
 	default:
 		s.End = (s.End - len(stored)) &^ (leastAlignment - 1)
 		extent.At = uint32(s.End)
 		copy(s.Buffer[s.End:], stored)
 	}
-	s.Extents = append(s.Extents, extent)
-	s.Pages[len(s.Pages)-1].Extents++
+	s.enter(page)
+	s.addExtent(extent)
 	return nil
 }
 
-// fit finds a segment that has space for the page's entry, extents more and bytes more, aligned.
-func (w *Writer) fit(page *Page, extents, bytes int, align uint64) (s *Segment, err error) {
+// Space is memory of the segment for at most a Chunk of a page's bytes, which Place writes as they are, without a copy. It counts
+// for nothing until then, and is valid until the next call of the Writer. Errors: those of the sink.
+func (w *Writer) Space(page *Page, length int) ([]byte, error) {
+	s, at, err := w.fit(page, 1, length, alignment(KindBytes, Uncompressed, page.Size))
+	if err != nil {
+		return nil, err
+	}
+	return s.Buffer[at : at+length], nil
+}
+
+// Place writes what the last call, Space for the same page, gave the memory of: the page's bytes from offset on, which have that
+// checksum. It is Add in all else.
+func (w *Writer) Place(page *Page, offset uint64, length int, sum uint32) {
+	s := &w.segment
+	at := int(roundUp(uint64(s.Used), alignment(KindBytes, Uncompressed, page.Size)))
+	s.enter(page)
+	s.addExtent(Extent{Offset: offset, Length: uint32(length), Stored: uint32(length), At: uint32(at), CRC: sum, Kind: KindBytes})
+	s.Used = at + length
+}
+
+// enter adds the entry of a page that is not the last one's.
+func (s *Segment) enter(page *Page) {
+	if s.has(page) {
+		return
+	}
+	entry := *page
+	entry.FirstExtent, entry.Extents = uint32(len(s.Extents)), 0
+	s.Pages = append(s.Pages, entry)
+}
+
+// has says whether the last entry is a page's.
+func (s *Segment) has(page *Page) bool {
+	return len(s.Pages) > 0 && s.Pages[len(s.Pages)-1].ID == page.ID
+}
+
+// addExtent adds an extent to the last entry.
+func (s *Segment) addExtent(extent Extent) {
+	s.Extents = append(s.Extents, extent)
+	s.Pages[len(s.Pages)-1].Extents++
+}
+
+// fit finds a segment that has space for the page's entry, extents more and bytes more, which lie aligned at at.
+func (w *Writer) fit(page *Page, extents, bytes int, align uint64) (s *Segment, at int, err error) {
 	for range 2 {
 		if s, err = w.Segment(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		entries := 1
-		if len(s.Pages) > 0 && s.Pages[len(s.Pages)-1].ID == page.ID {
+		if s.has(page) {
 			entries = 0
 		}
-		at := int(roundUp(uint64(s.Used), align))
+		at = int(roundUp(uint64(s.Used), align))
 		if len(s.Pages)+entries <= cap(s.Pages) && len(s.Extents)+extents <= cap(s.Extents) && at+bytes <= s.End {
-			if entries == 1 {
-				entry := *page
-				entry.FirstExtent, entry.Extents = uint32(len(s.Extents)), 0
-				s.Pages = append(s.Pages, entry)
-			}
-			return s, nil
+			return s, at, nil
 		}
 		if err = w.Next(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return nil, status.Errorf(status.Internal, "page %d: %d bytes exceed an empty segment", page.ID, bytes)
+	return nil, 0, status.Errorf(status.Internal, "page %d: %d bytes exceed an empty segment", page.ID, bytes)
 }
 
 // Removed writes ids of pages of the base that are no more.

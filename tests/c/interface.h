@@ -254,7 +254,9 @@ FIELD_IS(mmsb_save_options_t, base, 32, 8);
 FIELD_IS(mmsb_save_options_t, queue, 40, 4);
 FIELD_IS(mmsb_save_options_t, chain_limit, 44, 4);
 FIELD_IS(mmsb_save_options_t, timeout_ns, 48, 8);
-FIELD_IS(mmsb_save_options_t, reserved, 56, 24);
+FIELD_IS(mmsb_save_options_t, not_watched, 56, 4);
+FIELD_IS(mmsb_save_options_t, reserved_word, 60, 4);
+FIELD_IS(mmsb_save_options_t, reserved, 64, 16);
 
 SIZE_IS(mmsb_load_options_t, 112);
 FIELD_IS(mmsb_load_options_t, struct_size, 0, 4);

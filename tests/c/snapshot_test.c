@@ -640,7 +640,8 @@ static void bad_arguments(void) {
     } while (0)
     REFUSED_SAVE(struct_size = 0, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(struct_size++, MMSB_E_STRUCT_VERSION);
-    REFUSED_SAVE(reserved[2] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED_SAVE(reserved[1] = 1, MMSB_E_STRUCT_VERSION);
+    REFUSED_SAVE(reserved_word = 1, MMSB_E_STRUCT_VERSION);
     REFUSED_SAVE(compression = -1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(compression_level = 1, MMSB_E_INVALID_ARGUMENT);
@@ -648,6 +649,7 @@ static void bad_arguments(void) {
     REFUSED_SAVE(raw_writes = 3, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(queue = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(not_durable = 2, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_SAVE(not_watched = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(copy_limit = 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(base_in_use = 2, MMSB_E_INVALID_ARGUMENT);
     REFUSED_SAVE(chain_limit = 4097, MMSB_E_INVALID_ARGUMENT);

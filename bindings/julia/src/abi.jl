@@ -506,7 +506,9 @@ struct mmsb_save_options_t
     queue::Int32
     chain_limit::Int32
     timeout_ns::UInt64
-    reserved::NTuple{3,UInt64}
+    not_watched::Int32
+    reserved_word::Int32
+    reserved::NTuple{2,UInt64}
 end
 
 struct mmsb_load_options_t

@@ -20,6 +20,7 @@ const SAVE_OPTIONS = (
     base = String,
     queue = Bool,
     durable = !,    # not_durable in the struct
+    watched = !,
 )
 
 "The options of a save. The caller keeps the name of the base alive."
@@ -86,7 +87,8 @@ to wait, or is more than one step of work, throws. An InterruptException (Ctrl-C
 
 The other options: `compression` (`:none` or `:zstd`), `compression_level` (1 to 4, 0 = the default), `queue = true` (wait until
 the saves and loads that came before have ended, instead of a `PageBusyError`), `durable = false` (do not wait for the disk),
-`copy_limit` (bytes for pre-images that writers copy during the save, 0 = 256 MiB), `chain_limit` (files of a chain, 0 = 64, at
+`watched = false` (the last save of this state: the kernel does not begin to watch its pages for incremental ones), `copy_limit`
+(bytes for pre-images that writers copy during the save, 0 = 256 MiB), `chain_limit` (files of a chain, 0 = 64, at
 most 4096: everything is written if it would be one more).
 """
 save_snapshot(

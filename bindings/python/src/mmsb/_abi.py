@@ -675,7 +675,9 @@ class SaveOptions(ctypes.Structure):
         ("queue", c_int32),
         ("chain_limit", c_int32),
         ("timeout_ns", c_uint64),
-        ("reserved", c_uint64 * 3),
+        ("not_watched", c_int32),
+        ("reserved_word", c_int32),
+        ("reserved", c_uint64 * 2),
     )
 
 

@@ -801,6 +801,7 @@ class Context(Closable):
         base_in_use: str = "whole",
         queue: bool = False,
         chain_limit: int = 0,
+        watched: bool = True,
         timeout: float | None = None,
     ) -> None:
         """Saves all pages, as they are at one moment, to a file that appears when it is complete and on disk.
@@ -815,13 +816,15 @@ class Context(Closable):
           the save reaches it; "refuse" raises BusyError if there is one
         - durable: False does not wait for the disk
         - copy_limit: bytes for pre-images that writers copy during the save; None for the default, 256 MiB
+        - watched: False for the last save of a context: the kernel does not begin to watch its pages, so that this save and close()
+          take less time; a later save with a base compares checksums
         - queue: wait until the saves and loads of this context that came before have ended, instead of BusyError
         - timeout: seconds; then TimeoutError, and nothing is saved
 
         Ctrl-C ends the save: KeyboardInterrupt comes when it is cancelled and has left no file.
         """
         options = save_options(
-            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit
+            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit, watched
         )
         self._run_save(self._saving(path, options), raw_writes, timeout)
 
@@ -838,11 +841,12 @@ class Context(Closable):
         base_in_use: str = "whole",
         queue: bool = False,
         chain_limit: int = 0,
+        watched: bool = True,
         after: Iterable[Ticket[Any]] = (),
     ) -> Ticket[None]:
         """Starts save() when the tickets in after are done; progress counts bytes."""
         options = save_options(
-            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit
+            base, compression, compression_level, raw_writes, durable, copy_limit, base_in_use, queue, chain_limit, watched
         )
         return self._saving(path, options).start(after)
 

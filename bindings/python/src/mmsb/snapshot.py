@@ -464,6 +464,7 @@ def save_options(
     base_in_use: str = "whole",
     queue: bool = False,
     chain_limit: int = 0,
+    watched: bool = True,
 ) -> _abi.SaveOptions:
     """Options of a save."""
     options = _abi.SaveOptions()
@@ -472,6 +473,7 @@ def save_options(
     options.compression_level = signed(compression_level, "compression_level")
     options.raw_writes = value_of(_abi.RAW_WRITES, raw_writes, "raw_writes")
     options.not_durable = int(not durable)
+    options.not_watched = int(not watched)
     options.base_in_use = value_of(_abi.BASE_IN_USE, base_in_use, "base_in_use")
     options.queue = int(bool(queue))
     options.chain_limit = signed(chain_limit, "chain_limit")

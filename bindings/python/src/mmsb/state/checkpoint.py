@@ -90,7 +90,7 @@ def _write(
     timeout: float | None,
 ) -> None:
     pages.bind(parts)
-    pages.context.save(path, base, compression, durable=durable, timeout=timeout)
+    pages.context.save(path, base, compression, durable=durable, watched=False, timeout=timeout)
 
 
 def _onto(pages: TreePages, stored: StoredTree, parts: Parts) -> None:
