@@ -125,29 +125,33 @@ mmsb_status_t mmsb_tensor_from_arrow(struct ArrowDeviceArray *array, struct Arro
     return mmsb__tensor_from_arrow(array, schema, mmsbgo_event_await, tensor);
 }
 
-/* Python's own functions are in the process that has a capsule. */
-void mmsb_tensor_capsule_end(void *capsule) {
-    int (*is_valid)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
-    void *(*get)(void *, const char *) = (void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "PyCapsule_GetPointer");
-    void (*free_raw)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "PyMem_RawFree");
-    if (!capsule || !is_valid || !get || !free_raw)
-        return;
-    static const char *const tensors[] = {"dltensor", "dltensor_versioned"};
-    for (int versioned = 0; versioned < 2; versioned++) {
-        if (is_valid(capsule, tensors[versioned]))
-            mmsb__tensor_delete(get(capsule, tensors[versioned]), versioned);
+/* A function of Python's own, which is in the process that has a capsule, and stays there. */
+static void *python_function(void **known, const char *name) {
+    void *found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (!found) {
+        found = dlsym(RTLD_DEFAULT, name); /* among hundreds of libraries */
+        __atomic_store_n(known, found, __ATOMIC_RELAXED);
     }
-    if (is_valid(capsule, "arrow_schema")) {
-        struct ArrowSchema *schema = get(capsule, "arrow_schema");
+    return found;
+}
+
+void mmsb_tensor_capsule_end(void *capsule) {
+    static void *known[3];
+    const char *(*get_name)(void *) = (const char *(*)(void *))python_function(&known[0], "PyCapsule_GetName");
+    void *(*get)(void *, const char *) = (void *(*)(void *, const char *))python_function(&known[1], "PyCapsule_GetPointer");
+    void (*free_raw)(void *) = (void (*)(void *))python_function(&known[2], "PyMem_RawFree");
+    const char *name = capsule && get_name && get && free_raw ? get_name(capsule) : NULL;
+    if (!name)
+        return;
+    if (!strcmp(name, "dltensor") || !strcmp(name, "dltensor_versioned")) {
+        mmsb__tensor_delete(get(capsule, name), !strcmp(name, "dltensor_versioned"));
+    } else if (!strcmp(name, "arrow_schema")) {
+        struct ArrowSchema *schema = get(capsule, name);
         if (schema->release)
             schema->release(schema);
         free_raw(schema);
-    }
-    static const char *const arrays[] = {"arrow_array", "arrow_device_array"};
-    for (int device = 0; device < 2; device++) {
-        if (!is_valid(capsule, arrays[device]))
-            continue;
-        struct ArrowArray *array = get(capsule, arrays[device]); /* an ArrowDeviceArray begins with one */
+    } else if (!strcmp(name, "arrow_array") || !strcmp(name, "arrow_device_array")) {
+        struct ArrowArray *array = get(capsule, name); /* an ArrowDeviceArray begins with one */
         if (array->release)
             array->release(array);
         free_raw(array);

@@ -18,7 +18,7 @@ all_of(state::MMSBState) =
     Dict(page.id => (all_of(page), [child.id for child in get_children(page)]) for page in get_pages(state))
 
 @testset "save_snapshot and load_snapshot" begin
-    limited = (compression = :zstd, compression_level = 1, durable = false, copy_limit = 1 << 23)
+    limited = (compression = :zstd, compression_level = 1, durable = false, watched = false, copy_limit = 1 << 23)
     for options in ((), (compression = :zstd,), limited)
         path = joinpath(mktempdir(), "state.mmsb")
         MMSBState() do state

@@ -249,7 +249,10 @@ class Producer:
         return self.device
 
     def __dlpack__(self, *, max_version: Any = None) -> Any:
-        return self.array.__dlpack__(max_version=max_version)
+        capsule = self.array.__dlpack__(max_version=max_version)
+        tensor = tensor_in(capsule)
+        tensor.device_type, tensor.device_id = self.device
+        return capsule
 
 
 class OldProducer(Producer):
@@ -367,7 +370,7 @@ class Given:
 
 def test_arrays_that_lie_elsewhere(ctx: mmsb.Context) -> None:
     array = np.zeros(10)
-    for device, text in (((4, 1), "device 1 of type 4"), ((8, 0), "of type 8"), ((0, 0), "of type 0")):
+    for device, text in (((4, 1), "device type is 4"), ((8, 0), "type is 8"), ((0, 0), "type is 0")):
         with pytest.raises(mmsb.UnsupportedError, match=text):
             ctx.adopt(Producer(array, device=device))
     frozen = np.zeros(10)

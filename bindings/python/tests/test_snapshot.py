@@ -186,6 +186,21 @@ def test_lazy_pages(ctx: mmsb.Context, path: Path) -> None:
             assert np.asarray(again.page(id)).tobytes() == data
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_is_written_through_a_view_is_saved_watched_or_not(ctx: mmsb.Context, tmp_path: Path, watched: bool) -> None:
+    page = ctx.create_page(1 << 20)
+    view = page.array(write=True)
+    ctx.save(tmp_path / "0", watched=watched)
+    view[300_000] = 7
+    ctx.save(tmp_path / "1", tmp_path / "0", watched=watched)
+    assert (tmp_path / "1").stat().st_size < 1 << 19
+    with mmsb.Context.load(tmp_path / "1") as again:
+        assert again.page(page.id).read() == page.read()
+    compared = ctx.save_stats().compared_bytes
+    tracked = mmsb.capabilities()["write tracking"].available
+    assert compared == (0 if watched and tracked else page.size)
+
+
 def test_a_chain(ctx: mmsb.Context, tmp_path: Path) -> None:
     fill(ctx)
     many = ctx.create_pages(1000, 4096)

@@ -44,6 +44,7 @@ KEEPS_INTERPRETER_LOCK = {
     "mmsb_strerror",
     "mmsb_page_address",
     "mmsb_page_size",
+    "mmsb_page_id",
     "mmsb_page_epoch",
     "mmsb_page_version",
     "mmsb_page_location",

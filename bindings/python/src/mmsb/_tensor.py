@@ -9,7 +9,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 from datetime import datetime_CAPI
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union
+from weakref import WeakSet
 
 from . import _abi
 from ._convert import Buffer, has_buffer
@@ -137,19 +139,25 @@ _rename = _capsules("SetName", c_int, py_object, c_void_p)
 _Capsule = type(datetime_CAPI)
 
 # A capsule has the address of its name, also when the interpreter ends: these are never freed.
-_NAMES = {text: ctypes.create_string_buffer(text) for text in (b"dltensor", b"dltensor_versioned")}
+_NEWEST_FIRST = (b"dltensor_versioned", b"dltensor")
+_NAMES = {text: ctypes.create_string_buffer(text) for text in _NEWEST_FIRST}
 _USED = {text: ctypes.create_string_buffer(b"used_" + text) for text in _NAMES}
 _ARROW = {text: ctypes.create_string_buffer(text) for text in (b"arrow_schema", b"arrow_array", b"arrow_device_array")}
 for _kept in (_NAMES, _USED, _ARROW):
     ctypes.PyDLL(None).Py_IncRef(py_object(_kept))
 
 
+@lru_cache(maxsize=1)
+def _destructor() -> int | None:
+    """Of our capsules: the address of the function."""
+    return ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p).value  # type: ignore[arg-type]
+
+
 def export(
     make: Callable[[_abi.TensorOptions, c_void_p], int], options: _abi.TensorOptions, failed: Callable[[int], None]
 ) -> Any:
     """A capsule with a tensor that make() exports. Dropping it, or what a consumer has made of it, ends it. failed: raises."""
-    name = _NAMES[b"dltensor_versioned" if options.versioned else b"dltensor"]
-    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+    name, destructor = _NAMES[b"dltensor_versioned" if options.versioned else b"dltensor"], _destructor()
     tensor, capsule = c_void_p(), None
     try:
         status = make(options, tensor)
@@ -169,7 +177,7 @@ _ARROW_BYTES, _ARRAY_RELEASE = 128, 64
 
 def _arrow_capsule(name: bytes) -> tuple[Any, int]:
     """A capsule with a struct of Arrow that is released, and the struct's address."""
-    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
+    destructor = _destructor()
     capsule = _new(_allocate(1, _ARROW_BYTES), _ARROW[name], destructor)
     return capsule, _pointer(capsule, name)
 
@@ -211,8 +219,7 @@ def _arrow_tensor(source: Any) -> Any:
         copy = ctypes.create_string_buffer(ctypes.string_at(given, _ARRAY_BYTES) + _ON_HOST, _ARROW_BYTES)
         array = ctypes.addressof(copy)
     release = c_void_p.from_address(given + _ARRAY_RELEASE)
-    destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
-    tensor, capsule = c_void_p(), None
+    tensor, capsule, destructor = c_void_p(), None, _destructor()
     try:
         status = lib.mmsb_tensor_from_arrow(array, _arrow_struct(schema, b"arrow_schema"), tensor)
     finally:  # exactly one of the two has the array
@@ -237,10 +244,12 @@ def is_versioned(capsule: Any) -> bool:
     return bool(_is_valid(capsule, b"dltensor_versioned"))
 
 
+_DEVICE_TYPES = {_abi.LOCATION_GPU: CUDA, _abi.LOCATION_UNIFIED: CUDA_MANAGED, _abi.LOCATION_PINNED: CUDA_HOST}
+
+
 def dlpack_device_type(location: int) -> int:
     """DLPack's device type of a page's location."""
-    types = {_abi.LOCATION_GPU: CUDA, _abi.LOCATION_UNIFIED: CUDA_MANAGED, _abi.LOCATION_PINNED: CUDA_HOST}
-    return types.get(location, CPU)
+    return _DEVICE_TYPES.get(location, CPU)
 
 
 def tensor_in(capsule: Any) -> _Tensor:
@@ -284,7 +293,7 @@ class Wanted(NamedTuple):
         return InvalidStateError(f"the {what}'s {size} bytes are read-only{cure}")
 
 
-_TO_READ = Wanted(writable=False)
+TO_READ, TO_WRITE = Wanted(writable=False), Wanted(writable=True)
 
 
 def is_row_major(shape: Sequence[int], strides: Sequence[int] | None, unit: int = 1) -> bool:
@@ -311,8 +320,7 @@ class _Taken:
 
     def __init__(self, theirs: Any, name: bytes) -> None:
         self.theirs, self.name = theirs, name
-        destructor = ctypes.cast(lib.mmsb_tensor_capsule_end, c_void_p)  # type: ignore[arg-type]
-        self.mine = _new(_pointer(theirs, name), _USED[name], destructor)
+        self.mine = _new(_pointer(theirs, name), _USED[name], _destructor())
         try:
             _rename(theirs, _USED[name])
         finally:  # exactly one of the two has the tensor
@@ -341,30 +349,43 @@ def _tensor_info(tensor: object, versioned: bool) -> _abi.TensorInfo:
     return info
 
 
-def _lend_capsule(capsule: Any, wanted: Wanted, private: bool, done: bool = False) -> Lent:
-    """private: nobody else has the capsule; done: what the producer does with the memory, too."""
+def _lend_capsule(capsule: Any, wanted: Wanted, done: bool = False) -> Lent:
+    """The memory of a capsule that nobody else has. done: what the producer does with the memory, too."""
+    _, info = _read_capsule(capsule, wanted)
+    if info.device_type != CUDA:
+        return Lent(info.address, info.bytes, capsule)
+    # The producer has made the stream that it was asked for, or its default stream, wait for what it does.
+    asked = _asks_for(wanted, (CUDA, info.device))
+    return Lent(info.address, info.bytes, capsule, 0 if asked or done else DEFAULT_STREAM)
+
+
+def _take_capsule(capsule: Any, wanted: Wanted) -> Lent:
+    """The memory of a capsule of the program's, which is used then."""
     with _taking:
-        for name in _NAMES:
-            if _is_valid(capsule, name):
-                break
-        else:
-            found = _name_of(capsule)
-            hint = "; a consumer has used it" if found and found.startswith(b"used_") else ""
-            raise InvalidArgumentError(f"the capsule's name is {found!r}; dltensor or dltensor_versioned is needed{hint}")
-        versioned = name == b"dltensor_versioned"
-        info = _tensor_info(_pointer(capsule, name), versioned)
-        if info.copied:
-            raise UnsupportedError(f"the producer made a copy of {info.bytes} bytes: what a page changes there nobody else sees")
-        if info.read_only and wanted.writable:
-            raise wanted.refuse_read_only("tensor", info.bytes)
-        if wanted.rows:
-            tensor = _tensor_of(capsule, versioned)
-            shape = tensor.shape[: tensor.ndim]
-            _must_be_rows("tensor", shape, tensor.strides[: tensor.ndim] if tensor.strides else None)
-        # The producer has made the stream that it was asked for, or its default stream, wait for what it does.
-        asked = private and _asks_for(wanted, (info.device_type, info.device))
-        stream = None if info.device_type != CUDA else 0 if asked or done else DEFAULT_STREAM
-        return Lent(info.address, info.bytes, capsule if private else _Taken(capsule, name), stream)
+        name, info = _read_capsule(capsule, wanted)
+        return Lent(info.address, info.bytes, _Taken(capsule, name), DEFAULT_STREAM if info.device_type == CUDA else None)
+
+
+def _read_capsule(capsule: Any, wanted: Wanted) -> tuple[bytes, _abi.TensorInfo]:
+    """The name of a capsule, and what its tensor says: memory that can be had as it is wanted."""
+    for name in _NEWEST_FIRST:
+        if _is_valid(capsule, name):
+            break
+    else:
+        found = _name_of(capsule)
+        hint = "; a consumer has used it" if found and found.startswith(b"used_") else ""
+        raise InvalidArgumentError(f"the capsule's name is {found!r}; dltensor or dltensor_versioned is needed{hint}")
+    versioned = name == b"dltensor_versioned"
+    info = _tensor_info(_pointer(capsule, name), versioned)
+    if info.copied:
+        raise UnsupportedError(f"the producer made a copy of {info.bytes} bytes: what a page changes there nobody else sees")
+    if info.read_only and wanted.writable:
+        raise wanted.refuse_read_only("tensor", info.bytes)
+    if wanted.rows:
+        tensor = _tensor_of(capsule, versioned)
+        shape = tensor.shape[: tensor.ndim]
+        _must_be_rows("tensor", shape, tensor.strides[: tensor.ndim] if tensor.strides else None)
+    return name, info
 
 
 def _tensor_of(capsule: Any, versioned: bool) -> _Tensor:
@@ -380,15 +401,12 @@ def _asks_for(wanted: Wanted, device: tuple[int, int]) -> bool:
 
 def _capsule_of(source: Any, wanted: Wanted, unversioned: bool = True) -> Any:
     """Asks a producer for a capsule with a version. unversioned: else for one without, which cannot say that it is read-only."""
-    devices = getattr(source, "__dlpack_device__", None)
     asked: dict[str, int] = {}
-    if devices is not None:
-        kind, number = devices()
-        if kind not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
-            raise UnsupportedError(f"the {type(source).__name__} lies on device {number} of type {int(kind)}")
-        if wanted.stream is not None and kind == CUDA and number != wanted.stream[0]:
+    if wanted.stream is not None and hasattr(source, "__dlpack_device__"):
+        kind, number = source.__dlpack_device__()
+        if kind == CUDA and number != wanted.stream[0]:
             raise MismatchError(f"the {type(source).__name__} lies on device {number}, the stream's is {wanted.stream[0]}")
-        if wanted.stream is not None and _asks_for(wanted, (kind, number)):
+        if _asks_for(wanted, (kind, number)):
             asked["stream"] = wanted.stream[1] or DEFAULT_STREAM
     try:
         return source.__dlpack__(max_version=_VERSION, **asked)
@@ -424,7 +442,7 @@ class Interface(NamedTuple):
     stream: int | None
 
 
-def read_interface(found: Any, what: str, device_type: int, wanted: Wanted = _TO_READ) -> Interface:
+def read_interface(found: Any, what: str, device_type: int, wanted: Wanted = TO_READ) -> Interface:
     """The dict of an __array_interface__ or __cuda_array_interface__, whose name is what."""
     if not isinstance(found, dict) or "shape" not in found or "typestr" not in found:
         raise InvalidArgumentError(f"{what} is not a dict with shape and typestr")
@@ -486,15 +504,22 @@ def _dense(address: int, shape: Sequence[int], strides: Sequence[int] | None, de
 Lender = Union["BytesLike", Any]
 
 
+# Classes of arrays without the buffer protocol: an exception tells of each once.
+_without_buffer: WeakSet[type[Any]] = WeakSet()
+
+
 def lend(source: Lender, wanted: Wanted) -> Lent | Buffer:
     """The memory of an object, by the first protocol that it has."""
     if isinstance(source, _Capsule):
-        return _lend_capsule(source, wanted, private=False)
+        return _take_capsule(source, wanted)
+    if type(source) in _without_buffer:
+        return _lend_array(source, wanted)
     try:
         return Buffer(source, wanted.writable)
     except TypeError:
         if has_buffer(source):  # of Python objects
             raise
+        _without_buffer.add(type(source))
         return _lend_array(source, wanted)
     except (ValueError, BufferError):  # read-only, items that the buffer protocol does not know, or not row by row
         if wanted.writable and (size := _read_only_bytes(source)) is not None:
@@ -524,7 +549,7 @@ def _lend_array(source: Any, wanted: Wanted) -> Lent:
     if hasattr(kind, "__dlpack__"):
         arrow = _has_arrow(source)
         try:
-            return _lend_capsule(_capsule_of(source, wanted, unversioned=not arrow), wanted, private=True)
+            return _lend_capsule(_capsule_of(source, wanted, unversioned=not arrow), wanted)
         except MMSBError:
             raise
         except Exception:
@@ -537,7 +562,7 @@ def _lend_array(source: Any, wanted: Wanted) -> Lent:
     if found is not None:
         return _lend_interface(source, found, wanted, "__cuda_array_interface__", CUDA)
     if _has_arrow(source):
-        return _lend_capsule(_arrow_tensor(source), wanted, private=True, done=True)
+        return _lend_capsule(_arrow_tensor(source), wanted, done=True)
     raise TypeError(
         f"{kind.__name__} is no memory: it has neither the buffer protocol nor __dlpack__, __array_interface__, "
         "__cuda_array_interface__ or __arrow_c_array__"
@@ -556,8 +581,8 @@ class Described(NamedTuple):
 
 def describe(source: Any) -> Described:
     """The memory of an object with __dlpack__, to read, and its type and shape."""
-    capsule = _capsule_of(source, _TO_READ)
-    lent = _lend_capsule(capsule, _TO_READ, private=True)
+    capsule = _capsule_of(source, TO_READ)
+    lent = _lend_capsule(capsule, TO_READ)
     tensor, read_only = _tensor_of(capsule, is_versioned(capsule)), False
     if is_versioned(capsule):
         read_only = bool(_Versioned.from_address(_pointer(capsule, b"dltensor_versioned")).flags & 1)
@@ -588,6 +613,13 @@ def lend_all(sources: Iterable[Lender], writable: bool) -> list[Lent | Buffer]:
     return lents
 
 
+@lru_cache(maxsize=1)
+def _tensor_defaults() -> _abi.TensorOptions:
+    options = _abi.TensorOptions()
+    lib.mmsb_tensor_options_init(options)
+    return options
+
+
 def options_of(
     item: ItemType,
     shape: Sequence[SupportsIndex] | None,
@@ -597,10 +629,12 @@ def options_of(
     versioned: bool = True,
 ) -> _abi.TensorOptions:
     """The options of an export. The arrays that they point to live as long as they do."""
-    options = _abi.TensorOptions()
-    lib.mmsb_tensor_options_init(options)
+    options = _abi.TensorOptions.from_buffer_copy(_tensor_defaults())
     options.versioned, options.read_only = int(versioned), int(read_only)
     options.code, options.bits, options.offset = item.code, item.bits, offset
+    if shape is None and strides is None:
+        options.ndim = 1
+        return options
     sizes = None if shape is None else _words(shape, "shape")
     steps = None if strides is None else _words(strides, "strides")
     options.ndim = 1 if sizes is None else len(sizes)

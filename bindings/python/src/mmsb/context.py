@@ -45,7 +45,7 @@ from ._errors import (
 from ._ffi import as_record, check, failure, lib, listed, name_of, number_from, sized, sync_of, value_of
 from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
-from ._tensor import Lender, Lent, Wanted, give_back, lend, lend_all, stream_of
+from ._tensor import TO_READ, TO_WRITE, Lender, Lent, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
 from .device import Device, DeviceMemory, Runtime, device_of
 from .journal import Journal, journal_options
@@ -362,7 +362,7 @@ class Context(Closable):
         """
         page = ctypes.c_uint64()
         context = self.handle
-        lent = lend(memory, Wanted(not read_only))
+        lent = lend(memory, TO_READ if read_only else TO_WRITE)
         options = _adopt_options(read_only, id, stream_of(lent))
         options.user = token = hold(lent)
         status = lib.mmsb_page_adopt(context, lent.address, lent.length, options, page)
@@ -816,8 +816,8 @@ class Context(Closable):
           the save reaches it; "refuse" raises BusyError if there is one
         - durable: False does not wait for the disk
         - copy_limit: bytes for pre-images that writers copy during the save; None for the default, 256 MiB
-        - watched: False for the last save of a context: the kernel does not begin to watch its pages, so that this save and close()
-          take less time; a later save with a base compares checksums
+        - watched: False for the last save of a context: the kernel does not begin to watch its pages, so that this save and
+          close() take less time; a later save with a base compares checksums
         - queue: wait until the saves and loads of this context that came before have ended, instead of BusyError
         - timeout: seconds; then TimeoutError, and nothing is saved
 

@@ -274,9 +274,9 @@ def dlpack_device(memory: tuple[int, int], asked: tuple[int, int] | None = None)
     Pinned memory is the host's unless a consumer asks: PyTorch and JAX know no other name of it. Errors: BufferError.
     """
     kind, number = memory
-    names = {CUDA_HOST: [(CPU, 0), memory], CUDA_MANAGED: [memory, (CUDA, number), (CPU, 0)]}.get(kind, [memory])
     if asked is None:
-        return names[0]
+        return (CPU, 0) if kind == CUDA_HOST else memory
+    names = {CUDA_HOST: [(CPU, 0), memory], CUDA_MANAGED: [memory, (CUDA, number), (CPU, 0)]}.get(kind, [memory])
     device = (int(asked[0]), int(asked[1]))
     if device not in names:
         raise BufferError(f"dl_device is {device}, but the memory lies on {' or '.join(map(str, names))}")
