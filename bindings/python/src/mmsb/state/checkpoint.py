@@ -263,7 +263,8 @@ def _check_types(found: Iterable[StoredArray]) -> None:
 
 def _read(stored: StoredTree, pointers: Mapping[int, Pointer], timeout: float | None) -> dict[int, Array]:
     """Arrays in new memory: that of pages, each of which ends with its array."""
-    chosen, expected = [TREE_ID, *pointers], stored.snapshot_id
+    ids, expected = {TREE_ID, *pointers}, stored.snapshot_id
+    chosen = None if ids == stored.ids() else sorted(ids)  # all of them are read front to back
     with _same_file(stored):
         context = Context.load(stored.path, ids=chosen, to_host=True, snapshot_id=expected, timeout=timeout)
     with context:
