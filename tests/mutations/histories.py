@@ -215,6 +215,10 @@ HISTORIES = Go(
             "largePage.chunk", "case l.tracked && l.changed[number] == 0:", "case l.before != nil && l.before[number] != 0:",
         ),
         Mutant(
+            "chunks-lie-on-others", "what is written in the segment itself takes no space there",
+            "Writer.Place", "s.Used = at + length", "s.Used = at",
+        ),
+        Mutant(
             "disk-pages-empty", "the bytes of a page on disk are not loaded where they are compressed",
             "loader.fillPart", "err = l.residency.Write(frame, extent.Offset, into)", "",
         ),
