@@ -115,6 +115,19 @@ def batches(context: mmsb.Context, library: ctypes.CDLL) -> None:
     context.destroy_pages(pages)
 
 
+def there_and_back(library: str, from_dlpack: Callable[[Any], Any], array: Any) -> None:
+    """A page of 1 GiB becomes an array of a library, and the array a page, which ends."""
+    with mmsb.Context() as context:
+        page = context.create_page(1 << 30)
+        row(
+            f"python: a page of 1 GiB to {library} and back",
+            f"its from_dlpack of an array of {library}",
+            repeat(lambda: context.adopt(from_dlpack(page)).destroy()),
+            repeat(lambda: from_dlpack(array)),
+            at_most=20e3,
+        )
+
+
 def main() -> None:
     library = ctypes.CDLL(os.environ["MMSB_LIBRARY"])
     library.mmsb_abi_version.restype = ctypes.c_uint32
@@ -164,14 +177,7 @@ def main() -> None:
             repeat(lambda: np.copyto(target, source)),
             lambda: page.read() == source.tobytes(),
         )
-        large = context.create_page(1 << 30)
-        row(
-            "python: a page of 1 GiB to NumPy and back",
-            "numpy.from_dlpack of an array of NumPy",
-            repeat(lambda: context.adopt(np.from_dlpack(large)).destroy()),
-            repeat(lambda: np.from_dlpack(target)),
-            at_most=20e3,
-        )
+        there_and_back("NumPy", np.from_dlpack, target)
         arrays = [np.zeros(16) for _ in range(10_000)]
         row(
             "python: adopt_pages of 10 000 arrays, and their end",

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed.checkpoint as checkpoint
 from mmsb.state import dcp
-from python import repeat, row
+from python import there_and_back
 from safetensors.torch import save_file
 from snapshots import FILTER, FOLDER, QUICK, ROUNDS, seconds, sync
 from state import COUNT, NOTE, Loop, percentile
@@ -50,19 +50,6 @@ def dcp_save(path: Path, tensors: Tensors) -> None:
 
 def dcp_save_ours(path: Path, tensors: Tensors) -> None:
     checkpoint.save(tensors, storage_writer=dcp.Writer(path), no_dist=True)
-
-
-def there_and_back() -> None:
-    tensor = torch.zeros(1 << 20)
-    with mmsb.Context() as context:
-        page = context.create_page(1 << 30)
-        row(
-            "torch: a page of 1 GiB to PyTorch and back",
-            "torch.from_dlpack of a tensor of PyTorch",
-            repeat(lambda: context.adopt(torch.from_dlpack(page)).destroy()),
-            repeat(lambda: torch.from_dlpack(tensor)),
-            at_most=20e3,
-        )
 
 
 def remove(path: Path) -> None:
@@ -114,7 +101,7 @@ def beside_a_loop(tensors: Tensors) -> None:
 
 
 def main() -> None:
-    there_and_back()
+    there_and_back("PyTorch", torch.from_dlpack, torch.zeros(1 << 20))
     dice = np.random.default_rng(3)
     items = BYTES // COUNT // 8
     tensors = {f"layer.{n}": torch.from_numpy(dice.integers(0, 2**62, items)) for n in range(COUNT)}
