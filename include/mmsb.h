@@ -1499,8 +1499,8 @@ typedef struct mmsb_save_options {
     int32_t queue;       /* 0 = MMSB_E_BUSY while a save or load of the context runs; 1 = wait until those before have ended */
     int32_t chain_limit; /* 0 = 64; files of a chain, at most 4096: the save is whole if it would be one more */
     uint64_t timeout_ns; /* MMSB_WAIT_FOREVER; of the blocking forms, see mmsb_work_options_t; 0 = try */
-    int32_t not_watched; /* 0; 1 = no page is watched from this save on that is not yet, as when it is the context's last: that
-                            saves time now and when the context ends; a later incremental save compares checksums */
+    int32_t not_watched; /* 0; 1 = the save begins to watch no page: for a context's last one, which then takes less time, as does
+                            the context's end. A later incremental save compares the checksums of pages that are not watched */
     int32_t reserved_word;
     uint64_t reserved[2];
 } mmsb_save_options_t;

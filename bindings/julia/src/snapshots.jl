@@ -20,7 +20,7 @@ const SAVE_OPTIONS = (
     base = String,
     queue = Bool,
     durable = !,    # not_durable in the struct
-    watched = !,
+    watched = !,    # not_watched
 )
 
 "The options of a save. The caller keeps the name of the base alive."
