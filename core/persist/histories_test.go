@@ -63,6 +63,7 @@ type program struct {
 	*testing.T
 	random  *rand.Rand
 	folder  string
+	large   bool // see size
 	did     []string
 	files   map[string]stored // snapshots, by path
 	logs    map[string]stored // directories of journals that nobody has open, by path
@@ -227,7 +228,7 @@ func (p *program) change() {
 			return
 		}
 		adopted = adopted || p.adopted[page.IDOf(native.Index(other))] != nil
-		_, err := page.ResizeMany([]uint64{handle, other}, []uint64{1 + p.random.Uint64N(9000), 1 + p.random.Uint64N(9000)})
+		_, err := page.ResizeMany([]uint64{handle, other}, []uint64{p.size(), p.size()})
 		p.refusesAdopted(adopted, err)
 	case 11:
 		both := []uint64{handle, other}
@@ -238,7 +239,7 @@ func (p *program) change() {
 		require.Zero(p, nativetest.Destroy(handle))
 		delete(p.adopted, id)
 	case 1:
-		p.refusesAdopted(adopted, page.Resize(handle, 1+p.random.Uint64N(9000)))
+		p.refusesAdopted(adopted, page.Resize(handle, p.size()))
 	case 2:
 		require.NoError(p, page.SetMetadata(handle, []byte("key"), fmt.Appendf(nil, "%d", p.random.Uint32())))
 	case 3, 4:
@@ -250,8 +251,21 @@ func (p *program) change() {
 	case 7:
 		require.Zero(p, nativetest.ApplyRuns([]uint64{handle}, []uint64{size - 1}, 1, []byte{byte(p.random.Uint32())}))
 	default:
-		write(p.T, handle, p.random.Uint64N(size), []byte{byte(p.random.Uint32())})
+		at := p.random.Uint64N(size)
+		write(p.T, handle, at, []byte{byte(p.random.Uint32())})
+		for p.large && at > native.ChunkBytes { // and in each chunk before
+			at -= native.ChunkBytes
+			write(p.T, handle, at, []byte{byte(p.random.Uint32())})
+		}
 	}
+}
+
+// size is a page's: in few histories large ones, of which a segment does not take one.
+func (p *program) size() uint64 {
+	if p.large && p.oneOf(2) {
+		return snapshot.SegmentBytes + p.random.Uint64N(4*native.ChunkBytes)
+	}
+	return 1 + p.random.Uint64N(9000)
 }
 
 func (p *program) refusesAdopted(adopted bool, err error) {
@@ -269,7 +283,7 @@ func (p *program) create(handles []uint64) {
 		id = 0
 	}
 	if len(p.memory) == 0 {
-		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), id, fill)
+		createFilled(p.T, p.context, p.size(), id, fill)
 		return
 	}
 	memory := p.memory[p.random.IntN(len(p.memory))]
@@ -278,7 +292,7 @@ func (p *program) create(handles []uint64) {
 		free = free && &used[0] != &memory[0]
 	}
 	if id == 0 || !free || p.oneOf(2) {
-		createFilled(p.T, p.context, 1+p.random.Uint64N(9000), id, fill)
+		createFilled(p.T, p.context, p.size(), id, fill)
 		return
 	}
 	memory[p.random.IntN(len(memory))] = fill
@@ -378,6 +392,12 @@ func (p *program) save() {
 		return
 	}
 	p.saveTo(p.pick(p.paths()), p.oneOf(3))
+	for p.large && !p.oneOf(6) {
+		for range 4 {
+			p.change()
+		}
+		p.saveTo(p.pick(p.paths()), p.oneOf(8))
+	}
 }
 
 // base is a snapshot to save onto. certain says that the context's state comes from it.
@@ -387,6 +407,9 @@ func (p *program) base(whole bool) (path string, certain bool) {
 	}
 	known := slices.Sorted(maps.Keys(p.files))
 	known = slices.DeleteFunc(known, func(path string) bool { return !p.known[p.files[path].serial] })
+	if len(known) > 0 && p.large && !p.oneOf(4) { // of large pages much depends on what the newest one noted
+		return slices.MaxFunc(known, func(a, b string) int { return p.files[a].serial - p.files[b].serial }), true
+	}
 	if len(known) > 0 && !p.oneOf(4) {
 		return p.pick(known), true
 	}
@@ -954,7 +977,7 @@ func TestRandomHistories(t *testing.T) {
 		for i := range p.users {
 			p.users[i] = newUser(t, memory[i*memoryOfAUser:][:memoryOfAUser])
 		}
-		p.user = p.users[0]
+		p.user, p.large = p.users[0], p.oneOf(20)
 		p.run()
 		for _, u := range p.users {
 			u.ends(t)

@@ -250,6 +250,28 @@ func TestASnapshotIsOneMoment(t *testing.T) {
 	group.Wait()
 }
 
+// A chunk is brought to where it would be written before it is known to be as it was: that can end a segment, the page's last.
+func TestALargePageThatChangedInSoManyChunks(t *testing.T) {
+	const chunks = 20 // more than a segment takes
+	require.Greater(t, chunks*native.ChunkBytes, snapshot.SegmentBytes)
+	context, folder := newContext(t), t.TempDir()
+	handle := createFilled(t, context, chunks*native.ChunkBytes, 1, 255)
+	base, now := filepath.Join(folder, "base"), filepath.Join(folder, "now")
+	for changed := range chunks + 1 {
+		require.NoError(t, Save(context, ToPath(base), SaveOptions{}, nil))
+		for number := range changed {
+			write(t, handle, uint64(number)*native.ChunkBytes, []byte{byte(changed)})
+		}
+		require.NoError(t, Save(context, ToPath(now), SaveOptions{Base: base}, nil))
+		_, err := snapshot.Verify(now, snapshot.VerifyOptions{})
+		require.NoError(t, err, "%d of %d chunks changed", changed, chunks)
+		require.Equal(t, contents(t, context), contents(t, load(t, now)))
+		info, err := snapshot.Inspect(now, snapshot.OpenOptions{})
+		require.NoError(t, err)
+		require.EqualValues(t, changed*native.ChunkBytes, info.StoredBytes)
+	}
+}
+
 // Bytes written through pointers, of pages that the kernel watches and of pages that are compared, are in the next incremental
 // snapshot; what was not written is not.
 func TestRawWritesAreFound(t *testing.T) {

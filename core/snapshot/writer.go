@@ -243,7 +243,10 @@ func (w *Writer) account(s *Segment) error {
 	}
 	clear(s.Buffer[end:beyond])
 	w.totals.Pages += uint64(len(s.Pages))
-	if s.Pages[0].ID == w.last {
+	if first := &s.Pages[0]; first.ID == w.last {
+		if first.Extents == 0 {
+			return status.Errorf(status.Internal, "page %d goes on in a segment that has nothing of it", first.ID)
+		}
 		w.totals.Pages--
 	}
 	w.last = s.Pages[len(s.Pages)-1].ID
@@ -289,6 +292,9 @@ func (w *Writer) Add(page Page, kind uint32, offset uint64, bytes []byte, compre
 			offset, granule)
 	}
 	if len(bytes) == 0 {
+		if w.last == page.ID { // it has its entry, in the segment before
+			return nil
+		}
 		s, _, err := w.fit(&page, 0, 0, 1)
 		if err == nil {
 			s.enter(&page)

@@ -7,6 +7,7 @@ from subject import Go, Native
 
 INCREMENT = "^TestAnIncrementHasWhatAReplayHasChanged$"
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
+MANY_CHUNKS = "^TestALargePageThatChangedInSoManyChunks$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
 HISTORIES = Go(
@@ -14,7 +15,7 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, MANY_CHUNKS),
     mutants=(
         # What a replay leaves as it was.
         Mutant(
@@ -217,6 +218,11 @@ HISTORIES = Go(
         Mutant(
             "chunks-lie-on-others", "what is written in the segment itself takes no space there",
             "Writer.Place", "s.Used = at + length", "s.Used = at",
+        ),
+        Mutant(
+            "nothing-more-of-a-page", "a page that goes on without anything has an entry for that, which no reader takes",
+            "Writer.Add", "if w.last == page.ID {", "if false {",
+            mode=MANY_CHUNKS,
         ),
         Mutant(
             "disk-pages-empty", "the bytes of a page on disk are not loaded where they are compressed",
