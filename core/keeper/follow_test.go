@@ -1,9 +1,7 @@
 package keeper
 
 import (
-	"cmp"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -21,7 +19,6 @@ import (
 	"libmmsb/core/status"
 	"libmmsb/core/store"
 	"libmmsb/core/ticket"
-	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
 
@@ -59,46 +56,6 @@ func handleOf(t *testing.T, context, id uint64) (handle uint64) {
 		return err
 	}))
 	return handle
-}
-
-func idOf(handle uint64) uint64 { return page.IDOf(native.Index(handle)) }
-
-// detailsOf is all that there is to know of a state. Pages that a load gave new versions have others.
-func detailsOf(t *testing.T, context uint64, versions bool) pages {
-	t.Helper()
-	all := pages{}
-	var handles []uint64
-	require.NoError(t, page.Use(context, func(c *page.Context) error {
-		handles = make([]uint64, c.Count())
-		var cursor uint64
-		handles = handles[:c.Pages(&cursor, handles)]
-		return nil
-	}))
-	for _, handle := range handles {
-		var text string
-		require.NoError(t, page.Read(handle, func(p *page.Page) error {
-			if err := p.Present(); err != nil {
-				return err
-			}
-			mask := make([]byte, (p.Record.Size+7)/8)
-			copy(mask, p.Mask())
-			return p.WithBytes(func() error {
-				text = fmt.Sprintf("%d bytes at %d, %x, mask %x, epoch %d, metadata %q", p.Record.Size, p.Location(),
-					crc32.ChecksumIEEE(p.Bytes()), crc32.ChecksumIEEE(mask), p.Record.Epoch, p.Metadata())
-				if versions {
-					text += fmt.Sprintf(", version %d", p.Record.Version)
-				}
-				return nil
-			})
-		}))
-		parents, err := page.Parents(handle)
-		require.NoError(t, err)
-		for _, parent := range parents {
-			text += fmt.Sprintf(", of %d", idOf(parent))
-		}
-		all[idOf(handle)] = text
-	}
-	return all
 }
 
 func TestAFollowerKeepsUp(t *testing.T) {
@@ -240,7 +197,7 @@ func TestAFollowerThatComesTooLate(t *testing.T) {
 	made := create(t, writer, 10)
 	require.Zero(t, nativetest.WritePage(made, 0, []byte("new")))
 	caughtUp(t, writer, follower)
-	require.Equal(t, detailsOf(t, writer, false), detailsOf(t, follower, false))
+	require.Equal(t, stateOf(t, writer), stateOf(t, follower))
 	require.Equal(t, had+1, version(idOf(other)))
 	require.Greater(t, version(idOf(made)), had, "a version of the writer's may have been another state here")
 }
@@ -252,8 +209,9 @@ func TestRandomFollowers(t *testing.T) {
 			folder, err := os.MkdirTemp(inMemory(), "mmsb-follow-")
 			require.NoError(t, err)
 			defer func() { _ = os.RemoveAll(folder) }()
-			p := &following{T: t, Rand: rand.New(rand.NewPCG(number, 15)), folder: folder,
+			p := &following{changer: changer{T: t, Rand: rand.New(rand.NewPCG(number, 15))}, folder: folder,
 				directory: filepath.Join(folder, "store"), states: map[string]bool{}}
+			p.changed = p.note
 			p.run()
 		})
 	}
@@ -261,16 +219,12 @@ func TestRandomFollowers(t *testing.T) {
 
 // following is a writer and its followers.
 type following struct {
-	*testing.T
-	*rand.Rand
+	changer
 	folder    string
 	directory string
-	writer    uint64
-	handles   []uint64
 	followers []uint64
 	states    map[string]bool // that the writer had between its calls
 	saves     int
-	grouped   bool
 }
 
 func (p *following) run() {
@@ -290,18 +244,11 @@ func (p *following) open(mode int32, at store.At) {
 	o.Durability = int32(p.IntN(3))
 	o.IntervalMs = 1
 	o.Retention.Last = 1 + p.IntN(3)
-	p.writer = openStore(p.T, p.directory, o)
+	p.context = openStore(p.T, p.directory, o)
 	if p.IntN(3) == 0 {
 		p.hideRing()
 	}
-	p.handles = nil
-	require.NoError(p, page.Use(p.writer, func(c *page.Context) error {
-		p.handles = make([]uint64, c.Count())
-		var cursor uint64
-		p.handles = p.handles[:c.Pages(&cursor, p.handles)]
-		return nil
-	}))
-	slices.SortFunc(p.handles, func(a, b uint64) int { return cmp.Compare(idOf(a), idOf(b)) })
+	p.goesOnWith(p.context)
 	p.note()
 }
 
@@ -322,24 +269,20 @@ func digest(state pages) string {
 	return text
 }
 
-func (p *following) note() {
-	if !p.grouped {
-		p.states[digest(stateOf(p.T, p.writer))] = true
-	}
-}
+func (p *following) note() { p.states[digest(stateOf(p.T, p.context))] = true }
 
 func (p *following) follow() {
 	o := quiet()
 	o.Mode, o.IntervalMs = abi.StoreFollow, 1
 	o.Lazy = p.IntN(2) == 0
-	require.NoError(p, persist.SyncJournal(p.writer, nil))
+	require.NoError(p, persist.SyncJournal(p.context, nil))
 	p.followers = append(p.followers, openStore(p.T, p.directory, o))
 }
 
 func (p *following) step() {
 	switch p.IntN(24) {
 	case 0:
-		require.NoError(p, Save(p.writer, p.IntN(3) == 0, nil))
+		require.NoError(p, Save(p.context, p.IntN(3) == 0, nil))
 	case 1:
 		p.check()
 	case 2:
@@ -350,7 +293,7 @@ func (p *following) step() {
 			p.followers = p.followers[1:]
 		}
 	case 3:
-		require.NoError(p, page.Destroy(p.writer))
+		require.NoError(p, page.Destroy(p.context))
 		p.open(abi.StoreWrite, store.At{})
 	case 4:
 		p.branch()
@@ -365,113 +308,18 @@ func (p *following) step() {
 	}
 }
 
-func (p *following) group() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	require.NoError(p, page.BeginGroup(p.writer))
-	before, state := slices.Clone(p.handles), stateOf(p.T, p.writer)
-	p.grouped = true
-	for range 1 + p.IntN(6) {
-		p.change()
-	}
-	p.grouped = false
-	if p.IntN(4) == 0 {
-		require.NoError(p, page.RollbackGroup(p.writer))
-		p.handles = before
-		require.Equal(p, state, stateOf(p.T, p.writer))
-	} else {
-		require.NoError(p, page.CommitGroup(p.writer))
-	}
-	p.note()
-}
-
-func (p *following) some() uint64 { return p.handles[p.IntN(len(p.handles))] }
-
-func (p *following) bytes(length uint64) []byte {
-	bytes := make([]byte, length)
-	for i := range bytes {
-		bytes[i] = byte(p.Uint32())
-	}
-	return bytes
-}
-
-func sizeOf(handle uint64) uint64 { return native.RecordAt(native.Index(handle)).Size }
-
-func (p *following) change() {
-	defer p.note()
-	if len(p.handles) < 3 || len(p.handles) < 30 && p.IntN(5) == 0 {
-		p.create()
-		return
-	}
-	handle := p.some()
-	switch size := sizeOf(handle); p.IntN(12) {
-	case 0:
-		require.NoError(p, page.Resize(handle, 1+p.Uint64N(20000)))
-	case 1:
-		require.NoError(p, page.Migrate(handle, []int32{abi.LocationCPU, abi.LocationDisk}[p.IntN(2)], 0))
-	case 2:
-		require.NoError(p, page.SetMetadata(handle, []byte("key"), p.bytes(p.Uint64N(20))))
-	case 3:
-		if parent := p.some(); parent != handle {
-			if err := page.AddDependency(parent, handle); err != nil {
-				_ = page.RemoveDependency(parent, handle)
-			}
-		}
-	case 4:
-		clone, err := page.Clone(handle, 0)
-		require.NoError(p, err)
-		p.handles = append(p.handles, clone)
-	case 5:
-		require.Zero(p, nativetest.Destroy(handle))
-		p.handles = slices.DeleteFunc(p.handles, func(other uint64) bool { return other == handle })
-	case 6:
-		require.Zero(p, nativetest.ClearMask(handle))
-	case 7:
-		together := []uint64{p.some(), p.some(), p.some()}
-		require.Zero(p, nativetest.ApplyRuns(together, []uint64{0, 0, 0}, 1, p.bytes(3)))
-	default:
-		offset := p.Uint64N(size)
-		if length := 1 + p.Uint64N(size-offset); p.IntN(2) == 0 {
-			require.Zero(p, nativetest.WritePage(handle, offset, p.bytes(length)))
-		} else {
-			require.Zero(p, nativetest.ApplyRuns([]uint64{handle}, []uint64{offset}, length, p.bytes(length)))
-		}
-	}
-}
-
-func (p *following) create() {
-	require.NoError(p, page.Use(p.writer, func(c *page.Context) error {
-		id := uint64(0)
-		if p.IntN(3) == 0 {
-			id = 1 + p.Uint64N(20)
-		}
-		size := 1 + p.Uint64N(10000)
-		if p.IntN(8) == 0 {
-			size *= 20
-		}
-		handle, err := c.Create(size, page.CreateOptions{ID: id, NUMANode: -1,
-			Location: []int32{abi.LocationCPU, abi.LocationDisk}[p.IntN(5)/4]})
-		if err == nil {
-			p.handles = append(p.handles, handle)
-		} else if status.CodeOf(err) == status.AlreadyExists {
-			err = nil
-		}
-		return err
-	}))
-}
-
 // check compares all followers with the writer. Without a sync they wait for the ring, or the next write to the segments.
 func (p *following) check() {
 	for _, follower := range p.followers {
 		if p.IntN(2) == 0 {
-			caughtUp(p.T, p.writer, follower)
+			caughtUp(p.T, p.context, follower)
 		} else {
-			info, err := persist.GetJournalInfo(p.writer)
+			info, err := persist.GetJournalInfo(p.context)
 			require.NoError(p, err)
 			waitFor(p.T, follower, info.Last)
 		}
 		versions := infoOf(p.T, follower).Following.Reloads == 0
-		require.Equal(p, detailsOf(p.T, p.writer, versions), detailsOf(p.T, follower, versions))
+		require.Equal(p, detailsOf(p.T, p.context, versions), detailsOf(p.T, follower, versions))
 		require.Zero(p, infoOf(p.T, follower).Following.Failures)
 	}
 }
@@ -479,14 +327,14 @@ func (p *following) check() {
 // branch leaves the newest states; the followers leave them, too.
 func (p *following) branch() {
 	p.check()
-	require.NoError(p, SetName(p.writer, "from", nil))
-	from := stateOf(p.T, p.writer)
+	require.NoError(p, SetName(p.context, "from", nil))
+	from := stateOf(p.T, p.context)
 	for range p.IntN(4) {
 		p.change()
 	}
-	require.NoError(p, page.Destroy(p.writer))
+	require.NoError(p, page.Destroy(p.context))
 	p.open(abi.StoreBranch, store.At{Name: "from"})
-	require.Equal(p, from, stateOf(p.T, p.writer))
+	require.Equal(p, from, stateOf(p.T, p.context))
 	p.check()
 }
 
@@ -494,11 +342,11 @@ func (p *following) branch() {
 // what the next writer does.
 func (p *following) killed() {
 	p.check() // they end with what the writer lives in
-	q := &program{T: p.T, context: p.writer, folder: p.folder, directory: p.directory, copies: p.saves + 1000}
+	q := &program{changer: p.changer, folder: p.folder, directory: p.directory, copies: p.saves + 1000}
 	p.saves++
 	copied := q.killed()
-	state := detailsOf(p.T, p.writer, true)
-	for _, context := range append(p.followers, p.writer) {
+	state := detailsOf(p.T, p.context, true)
+	for _, context := range append(p.followers, p.context) {
 		require.NoError(p, page.Destroy(context))
 	}
 	p.directory, p.followers = copied, nil

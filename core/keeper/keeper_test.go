@@ -2,8 +2,6 @@ package keeper
 
 import (
 	"bytes"
-	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +20,6 @@ import (
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
-
-// pages is a state: what bytes pages have, by id, in short.
-type pages map[uint64]string
 
 // patience is how long the keeper may take for what it does of its own accord; with a planted bug it may never come.
 var patience = 15 * time.Second
@@ -60,30 +55,6 @@ func create(t *testing.T, context, size uint64) (handle uint64) {
 		return err
 	}))
 	return handle
-}
-
-func stateOf(t *testing.T, context uint64) pages {
-	t.Helper()
-	all := pages{}
-	require.NoError(t, page.Use(context, func(c *page.Context) error {
-		handles := make([]uint64, c.Count())
-		var cursor uint64
-		for _, handle := range handles[:c.Pages(&cursor, handles)] {
-			if err := page.Read(handle, func(p *page.Page) error {
-				if err := p.Present(); err != nil {
-					return err
-				}
-				return p.WithBytes(func() error {
-					all[p.ID()] = fmt.Sprintf("%d bytes, %x", len(p.Bytes()), crc32.ChecksumIEEE(p.Bytes()))
-					return nil
-				})
-			}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	return all
 }
 
 // read is a state of a store as a reader sees it.

@@ -63,8 +63,9 @@ func runProgram(t *testing.T, number uint64) {
 	folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(folder) }()
-	p := &program{T: t, Rand: rand.New(rand.NewPCG(number, 14)), folder: folder, directory: filepath.Join(folder, "store"),
-		last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
+	p := &program{changer: changer{T: t, Rand: rand.New(rand.NewPCG(number, 14))}, folder: folder,
+		directory: filepath.Join(folder, "store"), last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
+	p.changed = p.learn
 	p.run()
 }
 
@@ -79,12 +80,9 @@ func inMemory() string {
 
 // program is a user of a store, and what must be there.
 type program struct {
-	*testing.T
-	*rand.Rand
+	changer
 	folder    string
 	directory string
-	context   uint64
-	handles   []uint64
 	state     pages
 	last      int              // the smallest keep_last so far
 	names     map[string]pages // states by name
@@ -121,12 +119,7 @@ func (p *program) options() Options {
 func (p *program) open(o Options) {
 	p.context = openStore(p.T, p.directory, o)
 	require.Equal(p, p.state, stateOf(p.T, p.context))
-	p.handles = make([]uint64, len(p.state))
-	require.NoError(p, page.Use(p.context, func(c *page.Context) error {
-		var cursor uint64
-		c.Pages(&cursor, p.handles)
-		return nil
-	}))
+	p.goesOnWith(p.context)
 	p.note()
 }
 
@@ -169,11 +162,7 @@ func (p *program) step() {
 	case 6:
 		p.branch()
 	case 7:
-		if len(p.handles) > 0 {
-			p.destroy(p.IntN(len(p.handles)))
-		}
-	case 8:
-		p.create()
+		p.group()
 	case 10:
 		p.backup()
 	case 9: // a save that is none of the store's business
@@ -182,7 +171,7 @@ func (p *program) step() {
 	case 11:
 		p.fullDisk()
 	default:
-		p.write()
+		p.change()
 	}
 }
 
@@ -249,27 +238,6 @@ func (p *program) fullDisk() {
 	}, patience, time.Millisecond)
 	p.learn()
 	p.since = infoOf(p.T, p.context).Journal.Last
-}
-
-func (p *program) create() {
-	handle := create(p.T, p.context, uint64(1+p.IntN(5000)))
-	p.handles = append(p.handles, handle)
-	p.learn()
-}
-
-func (p *program) write() {
-	if len(p.handles) == 0 {
-		return
-	}
-	handle := p.handles[p.IntN(len(p.handles))]
-	require.Zero(p, nativetest.WritePage(handle, 0, []byte{byte(p.Uint32())}))
-	p.learn()
-}
-
-func (p *program) destroy(at int) {
-	require.Zero(p, nativetest.Destroy(p.handles[at]))
-	p.handles = slices.Delete(p.handles, at, at+1)
-	p.learn()
 }
 
 // learn takes what the context has for what must be there.

@@ -24,6 +24,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	gpupages "libmmsb/gpu/pages"
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
@@ -64,6 +65,7 @@ type program struct {
 	random  *rand.Rand
 	folder  string
 	large   bool // see size
+	devices bool // pages go there
 	did     []string
 	files   map[string]stored // snapshots, by path
 	logs    map[string]stored // directories of journals that nobody has open, by path
@@ -106,7 +108,7 @@ type user struct {
 
 // newUser has a new context, and memory for pages that it adopts; nil: it adopts none.
 func newUser(t *testing.T, memory []byte) *user {
-	context, err := page.NewContext(page.Options{SimulatedDevices: 1})
+	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfAUser})
 	require.NoError(t, err)
 	u := &user{context: context, seen: make(map[[2]uint64]*pageState), adopted: make(map[uint64][]byte)}
 	if memory != nil {
@@ -116,7 +118,10 @@ func newUser(t *testing.T, memory []byte) *user {
 	return u
 }
 
-const memoryOfAUser = native.ChunkBytes + 11000
+const (
+	memoryOfAUser  = native.ChunkBytes + 11000
+	devicesOfAUser = 2
+)
 
 func (u *user) ends(t *testing.T) {
 	if u.begun == nil { // what an open group keeps is not counted
@@ -222,7 +227,11 @@ func (p *program) change() {
 	id := page.IDOf(native.Index(handle))
 	adopted := p.adopted[id] != nil
 	size := native.RecordAt(native.Index(handle)).Size
-	switch p.random.IntN(13) {
+	switch p.random.IntN(16) {
+	case 13, 14, 15:
+		if p.devices {
+			p.moves(handle, adopted)
+		}
 	case 10:
 		if other == handle {
 			return
@@ -257,6 +266,22 @@ func (p *program) change() {
 			at -= native.ChunkBytes
 			write(p.T, handle, at, []byte{byte(p.random.Uint32())})
 		}
+	}
+}
+
+// moves moves a page, or its bytes, between the host and devices.
+func (p *program) moves(handle uint64, adopted bool) {
+	device := int32(p.random.IntN(devicesOfAUser))
+	switch p.random.IntN(5) {
+	case 0, 1:
+		places := []int32{abi.LocationGPU, abi.LocationUnified, abi.LocationPinned}
+		p.refusesAdopted(adopted, page.Migrate(handle, places[p.random.IntN(len(places))], device))
+	case 2:
+		_ = page.Replicate(handle, device) // or its bytes may change beside it, or it is on disk
+	case 3:
+		require.NoError(p, page.DropReplica(handle, device))
+	default:
+		_, _ = page.SyncMany([]uint64{handle}, page.Direction(1+p.random.IntN(3)), device, nil, nil)
 	}
 }
 
@@ -366,6 +391,9 @@ func (p *program) writeThrough() {
 		memory[p.random.Uint64N(size)]++
 		for path := p.pick(p.paths()); !p.saveTo(path, p.oneOf(4)); { // else nothing tells a journal that is opened
 		}
+		return
+	}
+	if w.pages[id].location == abi.LocationGPU { // which the host does not reach
 		return
 	}
 	address, code := nativetest.PinPage(handle, true)
@@ -960,6 +988,7 @@ func inMemory(t *testing.T) string {
 // What was acknowledged loads as it was, whatever a program did before, and whenever it is killed; all else is an error.
 func TestRandomHistories(t *testing.T) {
 	onOneThread(t)
+	gpupages.Use()
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little lives long
 	if raceDetector {                                  // its histories are no others, and slower
 		*histories = min(*histories, 20)
@@ -977,7 +1006,7 @@ func TestRandomHistories(t *testing.T) {
 		for i := range p.users {
 			p.users[i] = newUser(t, memory[i*memoryOfAUser:][:memoryOfAUser])
 		}
-		p.user, p.large = p.users[0], p.oneOf(20)
+		p.user, p.large, p.devices = p.users[0], p.oneOf(20), p.oneOf(4)
 		p.run()
 		for _, u := range p.users {
 			u.ends(t)
