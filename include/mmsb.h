@@ -789,8 +789,9 @@ MMSB_API mmsb_status_t mmsb_writing_check(mmsb_context_t context);
 MMSB_API mmsb_status_t mmsb_page_read(mmsb_page_t page, uint64_t offset, void *buffer, uint64_t length);
 
 /* Copies length bytes of buffer, which may lie in the page, into the page, from offset on. Advances the version, but neither the
- * epoch nor the change mask.
- * Errors: as mmsb_page_read; MMSB_E_INVALID_STATE (read-only). Threads: any. Blocks: short. Since 0.1. */
+ * epoch nor the change mask. After MMSB_E_IO of a page on DISK its bytes are the old or the new ones.
+ * Errors: as mmsb_page_read; MMSB_E_INVALID_STATE (read-only), MMSB_E_NO_SPACE (DISK: RLIMIT_FSIZE was lowered). Threads: any.
+ * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_write(mmsb_page_t page, uint64_t offset, const void *buffer, uint64_t length);
 
 typedef struct mmsb_page_range {

@@ -48,20 +48,23 @@ static mmsb_status_t write_on_device(mmsb__record_t *record, uint64_t offset, co
     return status;
 }
 
-/* The page has another version also where the disk has failed: what it has of the bytes is not known. */
-static mmsb_status_t write_on_disk(mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length) {
-    if (length == 0)
-        return MMSB_OK;
-    mmsb__version_move(record);
-    return mmsb__disk_write(record, offset, buffer, length);
-}
-
 static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
     mmsb_status_t status = mmsb__change_keep(change, offset, length);
     if (status != MMSB_OK || length == 0)
         return status;
     const uint64_t at = offset; /* whose address may be taken */
     return mmsb__change_journal(change, MMSB__JOURNAL_WRITE, (mmsb__piece_t[]){{&at, sizeof at}, {buffer, length}}, 2);
+}
+
+/* A write of a page on disk, which has another version also where the disk fails: what it has of the bytes is not known. */
+static mmsb_status_t write_on_disk(mmsb__change_t *change, uint64_t offset, const void *buffer, uint64_t length) {
+    mmsb_status_t status = mmsb__disk_may_write(change->record, offset, length);
+    if (status == MMSB_OK && mmsb__watched())
+        status = keep_and_journal(change, offset, buffer, length);
+    if (status != MMSB_OK || length == 0)
+        return status;
+    mmsb__version_move(change->record);
+    return mmsb__disk_write(change->record, offset, buffer, length);
 }
 
 /* A write of a page on a device. */
@@ -95,16 +98,14 @@ mmsb_status_t mmsb__page_write(uint64_t page, uint64_t offset, const void *buffe
             status = mmsb__page_read_only_fail(page);
         else if (MMSB__UNLIKELY(!mmsb__page_within(offset, length, record->size)))
             status = mmsb__page_range_fail(page, offset, length, record->size);
-        else if (MMSB__UNLIKELY(change.on_device)) {
+        else if (MMSB__UNLIKELY(change.on_device | change.on_disk)) {
             mmsb__change_t there = change; /* which has no address */
-            status = write_there(&there, offset, buffer, length);
+            status = (change.on_device ? write_there : write_on_disk)(&there, offset, buffer, length);
             change = there;
         } else {
             if (MMSB__UNLIKELY(mmsb__watched()))
                 status = keep_and_journal(&change, offset, buffer, length);
-            if (MMSB__UNLIKELY(change.on_disk) && status == MMSB_OK)
-                status = write_on_disk(record, offset, buffer, length);
-            else if (MMSB__LIKELY(status == MMSB_OK))
+            if (MMSB__LIKELY(status == MMSB_OK))
                 write_locked(record, offset, buffer, length);
         }
         status = mmsb__change_end(&change, status);
@@ -138,6 +139,8 @@ static mmsb_status_t check_write(void *argument, size_t i, mmsb__record_t *recor
     mmsb_status_t status = check_range((void *)(uintptr_t)work->ranges, i, record, state);
     if (MMSB__LIKELY(status == MMSB_OK && mmsb__addressed(mmsb__state_held(record))))
         mmsb__blocks_add(&work->changes, mmsb__record_bytes(record) + range->offset, range->length);
+    else if (status == MMSB_OK && mmsb__on_disk(record, mmsb__state_held(record)))
+        status = mmsb__disk_may_write(record, range->offset, range->length);
     return status;
 }
 

@@ -292,6 +292,12 @@ int mmsb__delta_fits_window(const mmsb_delta_t *delta) {
     return end - first <= WINDOW_MOST;
 }
 
+mmsb_status_t mmsb__delta_may_write(const mmsb__record_t *record, const mmsb_delta_t *delta) {
+    uint64_t first, end;
+    span_of(delta, &first, &end);
+    return mmsb__disk_may_write(record, first, end - first);
+}
+
 /* Reads it. */
 static mmsb_status_t open_window(window_t *window, const mmsb__record_t *record, const mmsb_delta_t *delta) {
     uint64_t end;
@@ -341,6 +347,8 @@ static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *d
     if (!mmsb__delta_fits_window(delta))
         return MMSB__ENTER_GO;
     mmsb_status_t status = open_window(&window, change->record, delta);
+    if (status == MMSB_OK)
+        status = mmsb__disk_may_write(change->record, window.first, window.length);
     if (status == MMSB_OK)
         status = keep_and_journal(change, delta);
     if (status == MMSB_OK)

@@ -94,11 +94,11 @@ static inline void prefetch_places(const mmsb_delta_t *delta) {
         __builtin_prefetch(delta->offsets + i);
 }
 
-/* A page on disk gets an address where what the delta addresses lies far apart. */
-static mmsb_status_t bring_if_wide(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
-    if (MMSB__LIKELY(!mmsb__on_disk(record, state)) || mmsb__delta_fits_window(delta))
+/* Whether a delta can be made on disk, where the page lies there; where what it addresses lies far apart, it gets an address. */
+static mmsb_status_t check_on_disk(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+    if (MMSB__LIKELY(!mmsb__on_disk(record, state)))
         return MMSB_OK;
-    return mmsb__page_make_resident(record, &state);
+    return mmsb__delta_fits_window(delta) ? mmsb__delta_may_write(record, delta) : mmsb__page_make_resident(record, &state);
 }
 
 static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb__record_t *record,
@@ -121,7 +121,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
     } else {
         status = mmsb__delta_check_page(work->pages[i], delta, record, state);
         if (MMSB__LIKELY(status == MMSB_OK))
-            status = bring_if_wide(record, state, delta);
+            status = check_on_disk(record, state, delta);
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         plan->target = (mmsb__target_t){record, state, NULL, NULL};

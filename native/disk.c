@@ -45,6 +45,11 @@ static mmsb_status_t fail(int error, int writes, uint64_t length, uint64_t at) {
     return code;
 }
 
+mmsb_status_t mmsb__disk_may_write(const mmsb__record_t *record, uint64_t offset, uint64_t length) {
+    const uint64_t at = mmsb__side_of(record)->backing_at + offset;
+    return length > 0 && too_long(at + length) ? fail(EFBIG, 1, length, at) : MMSB_OK;
+}
+
 /* What is left of a transfer. */
 static mmsb_status_t finish(const mmsb__transfer_t *transfer, int writes) {
     const int before = errno;

@@ -2,7 +2,7 @@
  * disk.h — bytes of locked pages that are on disk (mmsb__on_disk): read and written in the context's file, without an address.
  *
  * What fails here is the disk itself, because the file's space is allocated: what a failed write has left of its bytes is not
- * known.
+ * known, and the journal has it.
  */
 #ifndef MMSB_NATIVE_DISK_H
 #define MMSB_NATIVE_DISK_H
@@ -14,6 +14,9 @@
 /* The file of the context's pages on disk, from the first of them on. */
 void mmsb__disk_set(uint32_t context, int file);
 
+/* Whether the process may write so far into the file: asked before a change is journaled, which cannot fail then. Errors:
+ * MMSB_E_NO_SPACE (RLIMIT_FSIZE, which may have become less since the page has its place). */
+mmsb_status_t mmsb__disk_may_write(const mmsb__record_t *record, uint64_t offset, uint64_t length);
 /* Errors: MMSB_E_IO. */
 mmsb_status_t mmsb__disk_read(const mmsb__record_t *record, uint64_t offset, void *buffer, uint64_t length);
 mmsb_status_t mmsb__disk_write(const mmsb__record_t *record, uint64_t offset, const void *buffer, uint64_t length);

@@ -31,10 +31,6 @@ var (
 	alone    = flag.Bool("alone", false, "run the first one in this process")
 )
 
-// haveFound are programs that have found what others seldom do: a branch that begins in a lineage which no segment names any
-// more.
-var haveFound = []uint64{1299, 1423}
-
 // TestRandomPrograms runs programs of a store's user beside a model. A process that is killed is a copy of the directory that is
 // opened while the writer lives: what has returned is in it. Each program has a process of its own: while the disk is full, what
 // go test writes down of a test would be refused, too.
@@ -43,11 +39,7 @@ func TestRandomPrograms(t *testing.T) {
 		runProgram(t, *from)
 		return
 	}
-	numbers := haveFound
 	for number := *from; number < *from+*programs; number++ {
-		numbers = append(numbers, number)
-	}
-	for _, number := range numbers {
 		t.Run(fmt.Sprint(number), func(t *testing.T) {
 			child := exec.Command(os.Args[0], "-test.run=^TestRandomPrograms$", "-from", fmt.Sprint(number), "-alone")
 			if said, err := child.CombinedOutput(); err != nil {

@@ -989,8 +989,9 @@ func inMemory(t *testing.T) string {
 func TestRandomHistories(t *testing.T) {
 	onOneThread(t)
 	gpupages.Use()
-	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little lives long
-	if raceDetector {                                  // its histories are no others, and slower
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little lives long, but for states of large pages
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
+	if raceDetector { // its histories are no others, and slower
 		*histories = min(*histories, 20)
 	}
 	memory, err := unix.Mmap(-1, 0, 2*memoryOfAUser, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

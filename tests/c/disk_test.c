@@ -1,7 +1,6 @@
 /* DISK pages: moved there and back, worked on there, and what a full disk does. */
-#include "library.h"
+#include "folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -404,6 +403,63 @@ static void a_full_disk_loses_nothing(void) {
     rmdir(folder);
 }
 
+/* The four ways to change a page on disk; 0 to 3. */
+static mmsb_status_t change_in_way(int way, mmsb_page_t page, uint64_t offset) {
+    const mmsb_run_t run = {offset, 1};
+    const mmsb_delta_t delta = one_run(&run, "x");
+    const mmsb_page_range_t range = {.page = page, .offset = offset, .length = 1, .buffer = (char[]){'x'}};
+    switch (way) {
+    case 0:
+        return mmsb_page_write(page, offset, "x", 1);
+    case 1:
+        return mmsb_page_write_many(&range, 1, NULL);
+    case 2:
+        return mmsb_page_apply(page, &delta);
+    default:
+        return mmsb_page_apply_many(&page, &delta, 1, NULL);
+    }
+}
+
+/* A page on disk that lies behind what the process may write has not changed, nor has the journal. */
+static void a_limit_that_comes_later_refuses_changes(void) {
+    enum { SIZE = 2 << 20 };
+    mmsb_context_t context = new_context(), loaded = new_context();
+    mmsb_journal_options_t options;
+    mmsb_journal_options_init(&options);
+    options.durability = MMSB_DURABILITY_NONE;
+    CHECK_OK(mmsb_journal_open(context, at("journal"), &options));
+    mmsb_page_t page = new_disk_page(context, SIZE);
+    CHECK_OK(mmsb_page_write(page, SIZE - 1, "o", 1));
+    CHECK_OK(mmsb_journal_sync(context, NULL));
+    const uint64_t version = mmsb_page_version(page);
+    struct rlimit was, lower;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &was) == 0);
+    lower = (struct rlimit){1 << 20, was.rlim_max};
+    for (int way = 0; way < 4; way++) {
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &lower) == 0);
+        CHECK_STATUS(change_in_way(way, page, SIZE - 1), MMSB_E_NO_SPACE);
+        CHECK_EQUAL(mmsb_page_version(page), version + (uint64_t)way);
+        CHECK_OK(change_in_way(way, page, (uint64_t)way));
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &was) == 0);
+    }
+    CHECK_OK(mmsb_journal_sync(context, NULL));
+    mmsb_load_options_t load;
+    mmsb_load_options_init(&load);
+    load.journal = at("journal");
+    CHECK_OK(mmsb_snapshot_load(loaded, "", &load));
+    uint64_t id = mmsb_page_id(page);
+    mmsb_page_t both[] = {page, 0};
+    CHECK_OK(mmsb_page_lookup(loaded, id, &both[1]));
+    for (int i = 0; i < 2; i++) {
+        char bytes[5];
+        CHECK_OK(mmsb_page_read(both[i], 0, bytes, 4));
+        CHECK_OK(mmsb_page_read(both[i], SIZE - 1, bytes + 4, 1));
+        CHECK(memcmp(bytes, "xxxxo", 5) == 0);
+    }
+    CHECK_OK(mmsb_context_destroy(loaded));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 int main(int count, char **arguments) {
     program = arguments[0];
     if (count > 1 && strcmp(arguments[1], "file-size-limit") == 0) {
@@ -419,6 +475,9 @@ int main(int count, char **arguments) {
     RUN(files_are_unlinked);
     RUN(space_is_used_again);
     RUN(batches_read_and_write_on_disk);
+    folder_make();
+    RUN_IN_FOLDER(a_limit_that_comes_later_refuses_changes);
+    folder_end();
     RUN(a_file_that_may_not_grow_loses_nothing);
     RUN(a_full_disk_loses_nothing);
     return check_report();

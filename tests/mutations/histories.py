@@ -7,6 +7,7 @@ from subject import Go, Native
 
 INCREMENT = "^TestAnIncrementHasWhatAReplayHasChanged$"
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
+GONE_ON = "^TestTwoContextsGoOnFromOneJournal$"
 MANY_CHUNKS = "^TestALargePageThatChangedInSoManyChunks$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
@@ -15,7 +16,7 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, MANY_CHUNKS),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, MANY_CHUNKS),
     mutants=(
         # What a replay leaves as it was.
         Mutant(
@@ -83,6 +84,7 @@ HISTORIES = Go(
         Mutant(
             "left-behind", "a context leaves records behind that another one has written",
             "Journal.related", "case !from.Chosen && !from.hasAll(tip):", "case false:",
+            mode=GONE_ON,
         ),
         Mutant(
             "loaded-but-goes-on", "a context goes on in the lineage of what it has loaded",
