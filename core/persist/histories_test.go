@@ -387,7 +387,13 @@ func (p *program) writeThrough() {
 	id := page.IDOf(native.Index(handle))
 	size := native.RecordAt(native.Index(handle)).Size
 	p.seen[[2]uint64{id, w.versions[id]}] = nil
-	if memory := p.adopted[id]; memory != nil {
+	memory := p.adopted[id]
+	if memory == nil && w.pages[id].location == abi.LocationCPU && p.oneOf(3) {
+		record := native.RecordAt(native.Index(handle))
+		record.Exposed = 1 // as mmsb_page_address does
+		memory = native.Bytes(record.Locator, size)
+	}
+	if memory != nil {
 		memory[p.random.Uint64N(size)]++
 		for path := p.pick(p.paths()); !p.saveTo(path, p.oneOf(4)); { // else nothing tells a journal that is opened
 		}
