@@ -227,11 +227,11 @@ func (p *program) change() {
 	id := page.IDOf(native.Index(handle))
 	adopted := p.adopted[id] != nil
 	size := native.RecordAt(native.Index(handle)).Size
-	switch p.random.IntN(16) {
-	case 13, 14, 15:
-		if p.devices {
-			p.moves(handle, adopted)
-		}
+	if p.devices && p.oneOf(5) {
+		p.moves(handle, adopted)
+		return
+	}
+	switch p.random.IntN(13) {
 	case 10:
 		if other == handle {
 			return
@@ -1013,7 +1013,7 @@ func TestRandomHistories(t *testing.T) {
 		for i := range p.users {
 			p.users[i] = newUser(t, memory[i*memoryOfAUser:][:memoryOfAUser])
 		}
-		p.user, p.large, p.devices = p.users[0], p.oneOf(20), p.oneOf(4)
+		p.user, p.large, p.devices = p.users[0], p.oneOf(30), p.oneOf(5)
 		p.run()
 		for _, u := range p.users {
 			u.ends(t)
