@@ -43,6 +43,7 @@ var steps = []struct {
 	{"change", 20, (*program).change},
 	{"group", 4, (*program).group},
 	{"save", 7, (*program).save},
+	{"save beside changes", 3, (*program).saveBeside},
 	{"open or close", 4, (*program).openOrClose},
 	{"restore", 5, (*program).restore},
 	{"compact", 2, (*program).compact},
@@ -223,6 +224,18 @@ func (p *program) change() {
 		p.create(handles)
 		return
 	}
+	if p.large && p.oneOf(4) { // a byte of each chunk up to some place
+		handle := handles[p.random.IntN(len(handles))]
+		for at, end := uint64(0), p.random.Uint64N(native.RecordAt(native.Index(handle)).Size); at <= end; at += native.ChunkBytes {
+			write(p.T, handle, at, []byte{byte(p.random.Uint32())})
+		}
+		return
+	}
+	p.call(handles)
+}
+
+// call changes some of the pages by one call.
+func (p *program) call(handles []uint64) {
 	handle, other := handles[p.random.IntN(len(handles))], handles[p.random.IntN(len(handles))]
 	id := page.IDOf(native.Index(handle))
 	adopted := p.adopted[id] != nil
@@ -260,12 +273,7 @@ func (p *program) change() {
 	case 7:
 		require.Zero(p, nativetest.ApplyRuns([]uint64{handle}, []uint64{size - 1}, 1, []byte{byte(p.random.Uint32())}))
 	default:
-		at := p.random.Uint64N(size)
-		write(p.T, handle, at, []byte{byte(p.random.Uint32())})
-		for p.large && at > native.ChunkBytes { // and in each chunk before
-			at -= native.ChunkBytes
-			write(p.T, handle, at, []byte{byte(p.random.Uint32())})
-		}
+		write(p.T, handle, p.random.Uint64N(size), []byte{byte(p.random.Uint32())})
 	}
 }
 
@@ -478,6 +486,38 @@ func (p *program) saved(path string, now world) {
 	p.known[p.serial] = true
 	p.past = append(slices.Clip(p.past), now)
 	p.sweeps(p.folder)
+}
+
+// saveBeside saves while the user goes on: the file has a state that the context had meanwhile.
+func (p *program) saveBeside() {
+	path, states, saved := p.pick(p.paths()), []world{p.look()}, make(chan error, 1)
+	base, certain := p.base(p.oneOf(3))
+	p.says("%s onto %q", filepath.Base(path), filepath.Base(base))
+	go func(context uint64) { saved <- Save(context, ToPath(path), SaveOptions{Base: base}, nil) }(p.context)
+	for range p.random.IntN(5) {
+		handles := handlesOf(p.T, p.context)
+		if len(handles) == 0 {
+			break
+		}
+		p.call(handles)
+		states = append(states, p.look())
+	}
+	if err := <-saved; err != nil {
+		require.False(p, certain, "%v", err)
+		require.Equal(p, status.Mismatch, status.CodeOf(err), "%v", err)
+		return
+	}
+	require.NoError(p, Load(p.reader.context, FromPath(path), LoadOptions{}, nil))
+	got := worldOf(p.T, p.reader.context)
+	at := slices.IndexFunc(states, got.is)
+	if at < 0 {
+		unlike := ""
+		for i, state := range states {
+			unlike += fmt.Sprintf("after %d changes:\n%s", i, state.unlike(got))
+		}
+		require.Fail(p, "no state that the context had", "%s\n%s", path, unlike)
+	}
+	p.saved(path, states[at])
 }
 
 // saveToAFullDisk fails, and leaves everything as it was.
@@ -1013,7 +1053,8 @@ func TestRandomHistories(t *testing.T) {
 		for i := range p.users {
 			p.users[i] = newUser(t, memory[i*memoryOfAUser:][:memoryOfAUser])
 		}
-		p.user, p.large, p.devices = p.users[0], p.oneOf(30), p.oneOf(5)
+		p.user, p.devices = p.users[0], p.oneOf(5)
+		p.large = p.oneOf(30) || p.devices && p.oneOf(10)
 		p.run()
 		for _, u := range p.users {
 			u.ends(t)
