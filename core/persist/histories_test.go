@@ -226,7 +226,8 @@ func (p *program) change() {
 	}
 	if p.large && p.oneOf(4) { // a byte of each chunk up to some place
 		handle := handles[p.random.IntN(len(handles))]
-		for at, end := uint64(0), p.random.Uint64N(native.RecordAt(native.Index(handle)).Size); at <= end; at += native.ChunkBytes {
+		end := p.random.Uint64N(native.RecordAt(native.Index(handle)).Size)
+		for at := uint64(0); at <= end; at += native.ChunkBytes {
 			write(p.T, handle, at, []byte{byte(p.random.Uint32())})
 		}
 		return
