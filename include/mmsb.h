@@ -1102,7 +1102,8 @@ MMSB_API mmsb_status_t mmsb_delta_validate(const mmsb_delta_t *delta, uint64_t p
  * changes nothing. A delta that addresses no byte still advances the epoch. The delta and what it names may lie in the page: it
  * is as if they were copied first.
  * Errors: handle errors, those of mmsb_delta_validate, MMSB_E_MISMATCH (page_id), MMSB_E_EPOCH, MMSB_E_INVALID_STATE (read-only),
- * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (change mask), MMSB_E_IO (DISK). Threads: any. Blocks: short. Since 0.1. */
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (change mask), MMSB_E_IO and MMSB_E_NO_SPACE (DISK: as mmsb_page_write). Threads: any.
+ * Blocks: short. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_page_apply(mmsb_page_t page, const mmsb_delta_t *delta);
 
 /* Applies deltas[i] to pages[i], all or none. A page may appear more than once. What the call reads may lie in pages of the

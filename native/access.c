@@ -129,6 +129,7 @@ typedef struct write_work {
     size_t count;
     mmsb__blocks_t changes;    /* what the batch changes */
     mmsb_page_range_t *copied; /* the ranges, where they lie in that */
+    mmsb__reach_t reach;       /* of what is on disk */
 } write_work_t;
 
 static mmsb_status_t check_write(void *argument, size_t i, mmsb__record_t *record, uint64_t state) {
@@ -140,14 +141,15 @@ static mmsb_status_t check_write(void *argument, size_t i, mmsb__record_t *recor
     if (MMSB__LIKELY(status == MMSB_OK && mmsb__addressed(mmsb__state_held(record))))
         mmsb__blocks_add(&work->changes, mmsb__record_bytes(record) + range->offset, range->length);
     else if (status == MMSB_OK && mmsb__on_disk(record, mmsb__state_held(record)))
-        status = mmsb__disk_may_write(record, range->offset, range->length);
+        mmsb__reach_add(&work->reach, mmsb__disk_at(record, range->offset), range->length, i);
     return status;
 }
 
-/* Ranges that lie in pages of the batch are copied. */
+/* What is on disk may be written; ranges that lie in pages of the batch are copied. */
 static mmsb_status_t check_own(void *argument, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
     write_work_t *work = argument;
-    (void)bad;
+    if (MMSB__UNLIKELY(work->reach.length > 0) && status == MMSB_OK)
+        status = mmsb__disk_may_reach(&work->reach, bad);
     if (MMSB__UNLIKELY(status == MMSB_OK && !work->copied &&
                        mmsb__blocks_have(&work->changes, work->ranges, work->count * sizeof *work->ranges))) {
         work->copied = mmsb__array_copy(work->ranges, work->count, sizeof *work->ranges);

@@ -286,16 +286,11 @@ typedef struct window {
 
 enum { WINDOW_MOST = 64 << 10 };
 
-int mmsb__delta_fits_window(const mmsb_delta_t *delta) {
-    uint64_t first, end;
-    span_of(delta, &first, &end);
-    return end - first <= WINDOW_MOST;
-}
-
-mmsb_status_t mmsb__delta_may_write(const mmsb__record_t *record, const mmsb_delta_t *delta) {
-    uint64_t first, end;
-    span_of(delta, &first, &end);
-    return mmsb__disk_may_write(record, first, end - first);
+int mmsb__delta_fits_window(const mmsb_delta_t *delta, uint64_t *first, uint64_t *length) {
+    uint64_t end;
+    span_of(delta, first, &end);
+    *length = end - *first;
+    return *length <= WINDOW_MOST;
 }
 
 /* Reads it. */
@@ -344,7 +339,7 @@ static inline mmsb_status_t keep_and_journal(mmsb__change_t *change, const mmsb_
  * address, so far does the delta reach. */
 static mmsb_status_t apply_on_disk(mmsb__change_t *change, const mmsb_delta_t *delta) {
     window_t window;
-    if (!mmsb__delta_fits_window(delta))
+    if (!mmsb__delta_fits_window(delta, &window.first, &window.length))
         return MMSB__ENTER_GO;
     mmsb_status_t status = open_window(&window, change->record, delta);
     if (status == MMSB_OK)

@@ -62,10 +62,9 @@ void mmsb__delta_change_at(mmsb__record_t *record, uint8_t *bytes, const mmsb_de
 static inline void mmsb__delta_change(mmsb__record_t *record, const mmsb_delta_t *delta) {
     mmsb__delta_change_at(record, mmsb__record_bytes(record), delta);
 }
-/* The same for a page on disk, where the delta fits into a window: what it addresses is read, changed and written. Before the
- * journal is told mmsb__delta_may_write is asked, as mmsb__disk_may_write. */
-int mmsb__delta_fits_window(const mmsb_delta_t *delta);
-mmsb_status_t mmsb__delta_may_write(const mmsb__record_t *record, const mmsb_delta_t *delta);
+/* The same for a page on disk, where the delta fits into a window: what it addresses, *length bytes from *first on, is read,
+ * changed and written. */
+int mmsb__delta_fits_window(const mmsb_delta_t *delta, uint64_t *first, uint64_t *length);
 mmsb_status_t mmsb__delta_change_on_disk(mmsb__record_t *record, const mmsb_delta_t *delta);
 /* Marks in the page's change mask what a valid delta addresses, where a device makes the change. */
 void mmsb__delta_mark(mmsb__record_t *record, const mmsb_delta_t *delta);

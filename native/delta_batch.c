@@ -9,6 +9,7 @@
 
 #include "change.h"
 #include "delta_input.h"
+#include "disk.h"
 #include "id.h"
 
 /* What pass one of a batch finds out of a delta that is one run. */
@@ -55,6 +56,7 @@ typedef struct struct_work {
     mmsb__blocks_t reads;   /* what deltas name that are not one run */
     mmsb_delta_t *copied;   /* the deltas, where something of them lies in that */
     void *handles;          /* the pages, likewise */
+    mmsb__reach_t reach;    /* of what is on disk */
 } struct_work_t;
 
 /* Whether the delta is one run and nothing else in it needs a look: what most deltas of large batches are. Offsets that follow
@@ -94,11 +96,16 @@ static inline void prefetch_places(const mmsb_delta_t *delta) {
         __builtin_prefetch(delta->offsets + i);
 }
 
-/* Whether a delta can be made on disk, where the page lies there; where what it addresses lies far apart, it gets an address. */
-static mmsb_status_t check_on_disk(const mmsb__record_t *record, uint64_t state, const mmsb_delta_t *delta) {
+/* Where the page is on disk, notes how far the delta reaches there; what it addresses may lie so far apart that the page gets an
+ * address. */
+static mmsb_status_t check_on_disk(struct_work_t *work, size_t i, const mmsb__record_t *record, uint64_t state) {
+    uint64_t first, length;
     if (MMSB__LIKELY(!mmsb__on_disk(record, state)))
         return MMSB_OK;
-    return mmsb__delta_fits_window(delta) ? mmsb__delta_may_write(record, delta) : mmsb__page_make_resident(record, &state);
+    if (!mmsb__delta_fits_window(&work->deltas[i], &first, &length))
+        return mmsb__page_make_resident(record, &state);
+    mmsb__reach_add(&work->reach, mmsb__disk_at(record, first), length, i);
+    return MMSB_OK;
 }
 
 static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *argument, size_t i, mmsb__record_t *record,
@@ -121,7 +128,7 @@ static inline __attribute__((always_inline)) mmsb_status_t check_struct(void *ar
     } else {
         status = mmsb__delta_check_page(work->pages[i], delta, record, state);
         if (MMSB__LIKELY(status == MMSB_OK))
-            status = check_on_disk(record, state, delta);
+            status = check_on_disk(work, i, record, state);
         if (MMSB__UNLIKELY(status != MMSB_OK))
             return status;
         plan->target = (mmsb__target_t){record, state, NULL, NULL};
@@ -237,7 +244,8 @@ static __attribute__((cold, noinline)) mmsb_status_t copy_structs(struct_work_t 
     return MMSB_OK;
 }
 
-/* Whether an item before the bad one, or any, has too old an epoch: earlier deltas of its page move it. */
+/* Whether an item before the bad one, or any, has too old an epoch: earlier deltas of its page move it. And whether what is on
+ * disk may be written. */
 static mmsb_status_t check_order(void *argument, mmsb__batch_t *batch, mmsb_status_t status, size_t *bad) {
     struct_work_t *work = argument;
     size_t first_bad = 0;
@@ -248,6 +256,8 @@ static mmsb_status_t check_order(void *argument, mmsb__batch_t *batch, mmsb_stat
             return order;
         }
     }
+    if (MMSB__UNLIKELY(work->reach.length > 0) && status == MMSB_OK)
+        status = mmsb__disk_may_reach(&work->reach, bad);
     if (MMSB__UNLIKELY(work->handles != NULL)) /* this is another try */
         batch->first = work->handles;
     else if (MMSB__UNLIKELY(status == MMSB_OK && meets_itself(work)))

@@ -23,7 +23,7 @@ mmsb__transfer_t mmsb__transfer_of(const mmsb__record_t *record, uint64_t offset
                                    size_t item) {
     uint32_t context = mmsb__record_context(mmsb__record_index(record));
     return (mmsb__transfer_t){.file = mmsb__context_record(context)->disk_file,
-                              .at = mmsb__side_of(record)->backing_at + offset,
+                              .at = mmsb__disk_at(record, offset),
                               .bytes = (uint8_t *)(uintptr_t)bytes,
                               .length = length,
                               .item = item};
@@ -45,9 +45,18 @@ static mmsb_status_t fail(int error, int writes, uint64_t length, uint64_t at) {
     return code;
 }
 
+mmsb_status_t mmsb__disk_may_reach(mmsb__reach_t *reach, size_t *bad) {
+    const mmsb__reach_t farthest = *reach;
+    *reach = (mmsb__reach_t){0};
+    if (farthest.length == 0 || !too_long(farthest.at + farthest.length))
+        return MMSB_OK;
+    *bad = farthest.item;
+    return fail(EFBIG, 1, farthest.length, farthest.at);
+}
+
 mmsb_status_t mmsb__disk_may_write(const mmsb__record_t *record, uint64_t offset, uint64_t length) {
-    const uint64_t at = mmsb__side_of(record)->backing_at + offset;
-    return length > 0 && too_long(at + length) ? fail(EFBIG, 1, length, at) : MMSB_OK;
+    size_t bad;
+    return mmsb__disk_may_reach(&(mmsb__reach_t){mmsb__disk_at(record, offset), length, 0}, &bad);
 }
 
 /* What is left of a transfer. */
@@ -57,8 +66,6 @@ static mmsb_status_t finish(const mmsb__transfer_t *transfer, int writes) {
         uint8_t *bytes = transfer->bytes + done;
         const uint64_t left = transfer->length - done;
         const off_t at = (off_t)(transfer->at + done);
-        if (writes && too_long(transfer->at + transfer->length))
-            return fail(EFBIG, writes, transfer->length, transfer->at);
         ssize_t moved = writes ? pwrite(transfer->file, bytes, left, at) : pread(transfer->file, bytes, left, at);
         if (moved > 0)
             done += (uint64_t)moved;
@@ -103,8 +110,6 @@ static void move_run(mmsb__transfer_t *transfers, size_t count, int writes) {
     for (size_t i = 0; i < count; i++)
         pieces[i] = (struct iovec){transfers[i].bytes, transfers[i].length};
     const off_t at = (off_t)transfers[0].at;
-    if (writes && too_long(transfers[count - 1].at + transfers[count - 1].length))
-        return; /* each is tried by itself */
     ssize_t moved = writes ? pwritev(transfers[0].file, pieces, (int)count, at)
                            : preadv2(transfers[0].file, pieces, (int)count, at, RWF_NOWAIT);
     uint64_t left = moved > 0 ? (uint64_t)moved : 0;
@@ -116,7 +121,12 @@ static void move_run(mmsb__transfer_t *transfers, size_t count, int writes) {
 
 static mmsb_status_t move_all(mmsb__transfer_t *transfers, size_t count, int writes, size_t *bad) {
     const int before = errno;
-    mmsb_status_t status = MMSB_OK;
+    mmsb__reach_t reach = {0};
+    for (size_t i = 0; writes && i < count; i++)
+        mmsb__reach_add(&reach, transfers[i].at, transfers[i].length, transfers[i].item);
+    mmsb_status_t status = mmsb__disk_may_reach(&reach, bad);
+    if (status != MMSB_OK)
+        return status;
     qsort(transfers, count, sizeof *transfers, by_place);
     for (size_t i = 0, n; i < count; i += n) {
         n = run_from(transfers + i, count - i);

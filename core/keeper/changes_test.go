@@ -128,7 +128,7 @@ func (c *changer) change() {
 			c.changed()
 		}
 	}()
-	if len(c.handles) < 3 || len(c.handles) < 30 && c.IntN(5) == 0 {
+	if len(c.handles) == 0 || len(c.handles) < 30 && c.IntN(5) == 0 {
 		c.create()
 		return
 	}

@@ -408,16 +408,21 @@ static mmsb_status_t change_in_way(int way, mmsb_page_t page, uint64_t offset) {
     const mmsb_run_t run = {offset, 1};
     const mmsb_delta_t delta = one_run(&run, "x");
     const mmsb_page_range_t range = {.page = page, .offset = offset, .length = 1, .buffer = (char[]){'x'}};
+    size_t bad = 9;
+    mmsb_status_t status;
     switch (way) {
     case 0:
         return mmsb_page_write(page, offset, "x", 1);
     case 1:
-        return mmsb_page_write_many(&range, 1, NULL);
+        status = mmsb_page_write_many(&range, 1, &bad);
+        break;
     case 2:
         return mmsb_page_apply(page, &delta);
     default:
-        return mmsb_page_apply_many(&page, &delta, 1, NULL);
+        status = mmsb_page_apply_many(&page, &delta, 1, &bad);
     }
+    CHECK_EQUAL(bad, status == MMSB_OK ? 9 : 0);
+    return status;
 }
 
 /* A page on disk that lies behind what the process may write has not changed, nor has the journal. */
