@@ -26,8 +26,8 @@ static inline void mmsb__reach_add(mmsb__reach_t *reach, uint64_t at, uint64_t l
 }
 
 /* Whether the process may write so far: asked once for a call, before its change is journaled, which cannot fail then. Another
- * try of the call begins with no reach. Errors: MMSB_E_NO_SPACE (RLIMIT_FSIZE, which may have become less since the pages have their
- * places); *bad is the item. */
+ * try of the call begins with no reach. Errors: MMSB_E_NO_SPACE (RLIMIT_FSIZE, which may have become less since the pages have
+ * their places); *bad is the item. */
 mmsb_status_t mmsb__disk_may_reach(mmsb__reach_t *reach, size_t *bad);
 mmsb_status_t mmsb__disk_may_write(const mmsb__record_t *record, uint64_t offset, uint64_t length);
 
