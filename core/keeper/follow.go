@@ -53,12 +53,12 @@ func (k *keeper) follow() error {
 	keepers.Lock()
 	keepers.followers[k.context] = f
 	keepers.Unlock()
-	safego.GoBound(func() {
+	safego.Go(safego.Bound(func() {
 		f.run(ended)
 		keepers.Lock()
 		defer keepers.Unlock()
 		delete(keepers.followers, k.context)
-	})
+	}))
 	return nil
 }
 

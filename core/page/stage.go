@@ -129,14 +129,10 @@ func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (rele
 	s.intoAdopted(met)
 	c.dependencies.graph = joined
 	releases = old.end()
-	done := make(chan struct{})
-	safego.Go(func() {
-		defer close(done)
-		beside()
-	})
+	helper := safego.Beside(beside)
 	s.takeIDs(all)
 	native.PublishPages(c.index, s.Pages)
-	<-done
+	helper.Wait()
 	last(&Still{c})
 	return releases, nil
 }

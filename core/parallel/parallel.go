@@ -3,7 +3,6 @@ package parallel
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"libmmsb/core/safego"
@@ -27,7 +26,8 @@ func Shares(amount, least uint64) int {
 }
 
 // Do calls work once with each number below count, on the caller's goroutine and on helpers that are free, and returns when all
-// calls have. A helper keeps its thread meanwhile, so that work may ask native code for its last error.
+// calls have. A helper keeps its thread meanwhile, so that work may ask native code for its last error. A panic of a helper is
+// the caller's too, when all have ended.
 func Do(count int, work func(i int)) {
 	var next atomic.Int64
 	loop := func() {
@@ -35,15 +35,12 @@ func Do(count int, work func(i int)) {
 			work(int(i))
 		}
 	}
-	var helpers sync.WaitGroup
-	defer helpers.Wait()
 	for helper := 1; helper < count && takeHelper(); helper++ {
-		helpers.Add(1)
-		safego.GoBound(func() {
-			defer helpers.Done()
+		helper := safego.Beside(safego.Bound(func() {
 			defer busy.Add(-1)
 			loop()
-		})
+		}))
+		defer helper.Wait()
 	}
 	loop()
 }

@@ -1,8 +1,10 @@
 package parallel
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,25 +62,32 @@ func TestShares(t *testing.T) {
 	require.Equal(t, 1, Shares(1<<40, 100))
 }
 
-// A helper whose work panics is no reason to wait for ever.
-func TestAPanicOfAHelper(t *testing.T) {
+// Where a helper panics its numbers are not done: the caller must not go on as though they were. It waits for the others first.
+func TestAPanicOfAHelperIsItsCallersToo(t *testing.T) {
 	helpers(t, 1)
-	var reasons atomic.Int32
-	safego.OnPanic(func(string) { reasons.Add(1) })
-	defer safego.OnPanic(nil)
-	var together sync.WaitGroup
-	together.Add(2)
-	main := make(chan struct{})
-	go func() {
-		defer close(main)
-		defer func() { _ = recover() }()
-		Do(2, func(i int) {
-			together.Done()
-			together.Wait()
-			panic("planted")
-		})
-	}()
-	<-main
-	require.Equal(t, int32(1), reasons.Load(), "the caller's own is the caller's")
-	require.Zero(t, busy.Load())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	callers := syscall.Gettid()
+	for who, panics := range map[string]func(isCaller bool) bool{
+		"the caller": func(isCaller bool) bool { return isCaller },
+		"a helper":   func(isCaller bool) bool { return !isCaller },
+		"both":       func(bool) bool { return true },
+	} {
+		var reasons atomic.Int32
+		safego.OnPanic(func(string) { reasons.Add(1) })
+		defer safego.OnPanic(nil)
+		var together sync.WaitGroup
+		together.Add(2)
+		require.PanicsWithValue(t, "planted", func() {
+			Do(2, func(int) {
+				together.Done()
+				together.Wait()
+				if panics(syscall.Gettid() == callers) {
+					panic("planted")
+				}
+			})
+		}, who)
+		require.Equal(t, panics(false), reasons.Load() == 1, "%s: the caller's own is for its caller to report", who)
+		require.Zero(t, busy.Load(), who)
+	}
 }

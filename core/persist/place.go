@@ -2,7 +2,6 @@ package persist
 
 import (
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"libmmsb/core/page"
@@ -60,15 +59,12 @@ func (l *loader) forPages(read func(staged *native.Staged) error) error {
 // readTogether reads so many pages, several at a time: one waits for the disk, while the next one is copied and checked.
 func readTogether(count int, read func(i int)) {
 	var next atomic.Int64
-	var readers sync.WaitGroup
 	for range min(4, runtime.GOMAXPROCS(0), count) {
-		readers.Add(1)
-		safego.GoBound(func() {
-			defer readers.Done()
+		reader := safego.Beside(safego.Bound(func() {
 			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
 				read(int(i))
 			}
-		})
+		}))
+		defer reader.Wait()
 	}
-	readers.Wait()
 }

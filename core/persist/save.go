@@ -255,9 +255,7 @@ func (s *saver) begin(table *native.Base, header *snapshot.Header) (edges [][2]u
 		header.Latest = ring.Last() // whoever changes a page from here on sees the capture
 	}
 	s.capture = capture
-	s.looking.Add(1)
-	safego.Go(func() { // beside the goroutine that fills: half of an incremental save is looking
-		defer s.looking.Done()
+	s.looking = safego.Beside(func() { // while this goroutine fills: half of an incremental save is looking
 		for capture.CompareLeaf() {
 		}
 	})
@@ -299,8 +297,8 @@ func (s *saver) end() {
 	s.statistics.CaptureStats = s.capture.Stats()
 	s.statistics.isRunning = false
 	s.statistics.Unlock()
+	defer s.capture.End()
 	s.looking.Wait()
-	s.capture.End()
 }
 
 // errSame says that a snapshot would say no more than its base: who has had no record since has the same pages.

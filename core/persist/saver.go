@@ -1,9 +1,9 @@
 package persist
 
 import (
-	"sync"
 	"unsafe"
 
+	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
@@ -19,7 +19,7 @@ type saver struct {
 	scratch *snapshot.Segment // what is compressed goes through it
 	buffer  []byte            // for a chunk
 	large   map[uint32]largeSaved
-	looking sync.WaitGroup // the goroutine that helps to find what is not as the base has it
+	looking *safego.Helper // the goroutine that helps to find what is not as the base has it
 	fast    bool           // the base is what native.LastSaved tells of
 	done    uint64         // bytes, of about total: masks and metadata come on top, and a base has some of them
 	total   uint64

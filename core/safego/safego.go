@@ -18,13 +18,13 @@ var poison atomic.Pointer[func(reason string)]
 // = none.
 func OnPanic(function func(reason string)) { poison.Store(&function) }
 
-// GoBound is Go for what asks native code for its last error, which belongs to a thread: the goroutine stays on one.
-func GoBound(function func()) {
-	Go(func() {
+// Bound is a function whose goroutine stays on one thread, for what asks native code for its last error: that is a thread's.
+func Bound(function func()) func() {
+	return func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		function()
-	})
+	}
 }
 
 // Go runs a function in a goroutine. A panic in it ends only the goroutine.
@@ -37,6 +37,36 @@ func Go(function func()) {
 		}()
 		function()
 	}()
+}
+
+// Helper is a function that runs beside the goroutine that needs what it does.
+type Helper struct {
+	ended  chan struct{}
+	caught any
+}
+
+// Beside is Go for a function that somebody waits for.
+func Beside(function func()) *Helper {
+	h := &Helper{ended: make(chan struct{})}
+	go func() {
+		defer close(h.ended)
+		defer func() {
+			if h.caught = recover(); h.caught != nil {
+				Caught(h.caught)
+			}
+		}()
+		function()
+	}()
+	return h
+}
+
+// Wait returns when the function has ended. After a panic in it, which is reported by then, it panics with the same value: who
+// waits would take for done what is not.
+func (h *Helper) Wait() {
+	<-h.ended
+	if h.caught != nil {
+		panic(h.caught)
+	}
 }
 
 // Caught reports a value that recover returned: the stack goes to the log, the reason to the function of OnPanic. Call it

@@ -2,6 +2,7 @@ package safego_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,4 +43,20 @@ func TestWithoutAPoisonFunctionAPanicIsCaught(t *testing.T) {
 		panic("planted")
 	})
 	<-done
+}
+
+func TestWhoWaitsForAPanicHasItToo(t *testing.T) {
+	var reasons atomic.Int32
+	safego.OnPanic(func(string) { reasons.Add(1) })
+	defer safego.OnPanic(nil)
+	done := 0
+	helper := safego.Beside(func() { done++ })
+	helper.Wait()
+	helper.Wait()
+	require.Equal(t, 1, done)
+	for i := range int32(1000) { // reported before anybody goes on
+		helper = safego.Beside(safego.Bound(func() { panic("planted") }))
+		require.PanicsWithValue(t, "planted", helper.Wait)
+		require.Equal(t, i+1, reasons.Load())
+	}
 }
