@@ -37,12 +37,7 @@ func TestAPanicIsLoggedAndReported(t *testing.T) {
 
 func TestWithoutAPoisonFunctionAPanicIsCaught(t *testing.T) {
 	safego.OnPanic(nil)
-	done := make(chan struct{})
-	safego.Go(func() {
-		defer close(done)
-		panic("planted")
-	})
-	<-done
+	require.PanicsWithValue(t, "planted", safego.Beside(func() { panic("planted") }).Wait)
 }
 
 func TestWhoWaitsForAPanicHasItToo(t *testing.T) {
