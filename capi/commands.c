@@ -19,7 +19,7 @@ mmsb_status_t mmsb_commands_create(const mmsb_commands_options_t *options, mmsb_
         mmsb_commands_options_init(&defaults);
         options = &defaults;
     }
-    DOOR_STRUCT("mmsb_commands_options_t", options, 0);
+    DOOR_STRUCT("mmsb_commands_options_t", options, options->reserved_word);
     return mmsbgo_commands_create((mmsb_commands_options_t *)options, commands);
 }
 

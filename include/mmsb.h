@@ -1355,15 +1355,21 @@ typedef struct mmsb_commands_options {
     uint32_t struct_size;
     int32_t workers;   /* 1; threads of the library that execute commands, at most 64; 0: calls do it */
     uint64_t capacity; /* 1024; commands that each thread can have waiting, at most 2^24; each takes 64 bytes */
-    uint64_t reserved[6];
+    /* 0; 1: a kernel that stays on a device executes the commands whose pages lie there together and of which at most 64 KiB are
+     * copied, each without a launch of its own. It has one block of 256 threads, sleeps between its looks for commands, and ends
+     * by itself, some milliseconds after the last one or behind a thousand; work that waits for the whole device waits for that.
+     * Experimental: it has run on simulated devices only. */
+    int32_t persistent;
+    int32_t reserved_word;
+    uint64_t reserved[5];
 } mmsb_commands_options_t;
 
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_commands_options_init(mmsb_commands_options_t *options);
 
 /* Creates a command buffer. options may be NULL.
- * Errors: MMSB_E_INVALID_ARGUMENT (workers), MMSB_E_INVALID_SIZE (capacity), MMSB_E_STRUCT_VERSION, MMSB_E_OUT_OF_MEMORY,
- * MMSB_E_LIMIT (more than 1023 command buffers at once). Threads: any. Blocks: no. Since 0.1. */
+ * Errors: MMSB_E_INVALID_ARGUMENT (workers, persistent), MMSB_E_INVALID_SIZE (capacity), MMSB_E_STRUCT_VERSION,
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (more than 1023 command buffers at once). Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_commands_create(const mmsb_commands_options_t *options, mmsb_commands_t *commands);
 
 /* Ends a command buffer. Commands that wait are cancelled (mmsb_commands_close first executes them); calls on the buffer that

@@ -71,6 +71,22 @@ BODY void lower_to(uint64_t *number, uint64_t value) {
 #define TABLE static __device__ const
 #define WITH_ONE_LANE(lanes, loop)
 
+/* A number in memory that the host and the device share. What was written before it was stored is seen by who has loaded it, and
+ * by the threads of its block behind a barrier. */
+BODY uint64_t load_shared(const uint64_t *number) {
+    uint64_t value;
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(number) : "memory");
+    return value;
+}
+
+BODY void store_shared(uint64_t *number, uint64_t value) {
+    asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(number), "l"(value) : "memory");
+}
+
+BODY void pause_between_looks(void) {
+    __nanosleep(500);
+}
+
 #define UNROLLED _Pragma("unroll")
 /* Has the compiler keep a word in its register, where it would compute it again for each use. */
 #define KEEP(word) asm volatile("" : "+r"(word))
@@ -96,6 +112,7 @@ BODY uint64_t sum_of_lanes(uint64_t value) {
 
 #else
 
+#include <sched.h>
 #include <string.h>
 
 #include "../native/bytes.h"
@@ -186,6 +203,18 @@ BODY void lower_to(uint64_t *number, uint64_t value) {
     fault_unless_aligned((const uint8_t *)number, 8);
     uint64_t old = __atomic_load_n(number, __ATOMIC_RELAXED);
     while (value < old && !__atomic_compare_exchange_n(number, &old, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+
+BODY uint64_t load_shared(const uint64_t *number) {
+    return __atomic_load_n(number, __ATOMIC_ACQUIRE);
+}
+
+BODY void store_shared(uint64_t *number, uint64_t value) {
+    __atomic_store_n(number, value, __ATOMIC_RELEASE);
+}
+
+BODY void pause_between_looks(void) {
+    sched_yield();
 }
 
 #endif
@@ -894,6 +923,52 @@ BODY void mmsb__kernel_checksum_body(const mmsb__kernel_checksum_t *p, uint64_t 
     for (uint64_t i = thread / lanes; thread % lanes == 0 && i < parts; i += threads / lanes) {
         uint64_t begin = i * p->part;
         sums[i] = mmsb__bytes.crc32c(0, from + begin, lesser(p->part, p->bytes - begin));
+    }
+#endif
+}
+
+/* ------------------------------------------------------------------------------------------------------ drain ---- */
+
+BODY int is_posted(const mmsb__kernel_mailbox_t *box, uint64_t done, uint64_t looks) {
+    for (uint64_t look = 0; load_shared(&box->posted) == done; pause_between_looks())
+        if (++look >= looks)
+            return 0;
+    return 1;
+}
+
+BODY void execute(const mmsb__kernel_mailbox_t *box, uint64_t thread, uint64_t threads) {
+    if (box->kind == MMSB__KERNEL_PROPAGATE) {
+        mmsb__kernel_propagate_t command = {box->list, box->count, box->pieces};
+        mmsb__kernel_propagate_body(&command, thread, threads);
+    } else {
+        mmsb__kernel_copy_many_t command = {box->list, box->count, box->pieces};
+        mmsb__kernel_copy_many_body(&command, thread, threads);
+    }
+}
+
+/* The only kernel that does not end by itself, and whose threads wait for each other: the host does it with one of them. */
+BODY void mmsb__kernel_drain_body(const mmsb__kernel_drain_t *p, uint64_t thread, uint64_t threads) {
+    mmsb__kernel_mailbox_t *box = (mmsb__kernel_mailbox_t *)(void *)reach(p->mailbox);
+    uint64_t done = load_shared(&box->done), end = done + p->commands;
+#if defined(__CUDACC__)
+    __shared__ int posted;
+    for (; done != end; done++) {
+        if (thread == 0)
+            posted = is_posted(box, done, p->looks);
+        __syncthreads();
+        if (!posted)
+            return;
+        execute(box, thread, threads);
+        __threadfence_system();
+        __syncthreads();
+        if (thread == 0)
+            store_shared(&box->done, done + 1);
+    }
+#else
+    (void)threads;
+    for (; thread == 0 && done != end && is_posted(box, done, p->looks); done++) {
+        execute(box, 0, 1);
+        store_shared(&box->done, done + 1);
     }
 #endif
 }

@@ -99,13 +99,32 @@ typedef struct mmsb__kernel_propagate {
     uint64_t pieces; /* of all pairs */
 } mmsb__kernel_propagate_t;
 
+/* What the host and a drain share, in memory of the host that the device reaches where it lies, aligned to 64 and 0 at first. The
+ * host writes a command, whose list lies in such memory, too, and then counts it as posted; it writes the next one when it is
+ * done. Each number has a line of its own. */
+#define MMSB__KERNEL_COPY_MANY 0
+#define MMSB__KERNEL_PROPAGATE 1
+typedef struct mmsb__kernel_mailbox {
+    uint64_t posted __attribute__((aligned(64))); /* commands that were written */
+    uint64_t done __attribute__((aligned(64)));   /* of these are done: what they have written is seen by all */
+    uint64_t kind __attribute__((aligned(64)));   /* one of the above */
+    uint64_t list, count, pieces;                 /* its parameter */
+} mmsb__kernel_mailbox_t;
+
+/* Executes commands as they are posted, with the threads of one block. It ends when it has found none so many times in a row, or
+ * has executed so many: then the host starts it again for the next one. No two have a mailbox at a time. */
+typedef struct mmsb__kernel_drain {
+    uint64_t mailbox, looks, commands;
+} mmsb__kernel_drain_t;
+
 /* A kernel NAME is the device's function mmsb__kernel_NAME with a parameter of type mmsb__kernel_NAME_t. */
 #define MMSB_KERNELS(X) \
     X(fill) \
     X(copy) \
     X(copy_many) \
     X(merge_bytes) \
-    X(merge_bits) X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) X(propagate)
+    X(merge_bits) \
+    X(expand_bits) X(scatter) X(scatter_runs) X(compare) X(differences) X(difference) X(checksum) X(propagate) X(drain)
 
 #if !defined(__CUDACC__)
 #pragma GCC visibility push(hidden)

@@ -124,7 +124,7 @@ static int ended(const mmsb__commands_t *commands, uint64_t handle) {
     return __atomic_load_n(&commands->handle, __ATOMIC_SEQ_CST) != handle;
 }
 
-mmsb_status_t mmsb__commands_open(uint64_t handle, uint64_t capacity, uint32_t workers) {
+mmsb_status_t mmsb__commands_open(uint64_t handle, uint64_t capacity, uint32_t workers, int persistent) {
     const uint32_t index = MMSB__HANDLE_INDEX(handle);
     mmsb_command_failure_t *failures = malloc(FAILURES * sizeof *failures);
     mmsb__commands_t *commands = buffers[index] ? buffers[index] : mmsb__alone(sizeof *commands);
@@ -140,6 +140,7 @@ mmsb_status_t mmsb__commands_open(uint64_t handle, uint64_t capacity, uint32_t w
     __atomic_store_n(&commands->cancels, 0, __ATOMIC_RELAXED);
     commands->capacity = capacity;
     commands->workers = workers;
+    commands->how = persistent ? MMSB__PERSISTENT : 0;
     pthread_mutex_lock(&commands->lock);
     commands->failures = failures;
     commands->failures_first = commands->failures_count = commands->failures_lost = 0;
@@ -442,9 +443,10 @@ static void execute_at(mmsb__commands_t *commands, mmsb__lane_t *lane, const mms
     size_t count, bad = SIZE_MAX;
     const uint64_t *pages = pages_of(command, parents, i, &count);
     const int are_parents = command->count == MMSB__COMMAND_PARENTS;
-    mmsb_status_t status = pages ? mmsb__propagate(pages, count, are_parents, owner, &bad) : MMSB_OK;
+    const unsigned how = commands->how | (are_parents ? MMSB__FROM_PARENTS : 0);
+    mmsb_status_t status = pages ? mmsb__propagate(pages, count, how, owner, &bad) : MMSB_OK;
     if (MMSB__UNLIKELY(!pages || (are_parents && status == MMSB_E_STALE_HANDLE && bad - 1 < count)))
-        status = mmsb__propagate_parents(command->page, owner);
+        status = mmsb__propagate_parents(command->page, how, owner);
     if (MMSB__LIKELY(status == MMSB_OK)) {
         __atomic_store_n(&lane->done, lane->done + 1, __ATOMIC_RELAXED);
         return;

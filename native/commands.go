@@ -14,8 +14,8 @@ const CommandsMost = uint64(C.MMSB__COMMANDS_MOST)
 const CommandsCapacityMost = uint64(C.MMSB__COMMAND_CAPACITY_MOST)
 
 // OpenCommands opens the command buffer of a new handle. A failure is the thread's last error.
-func OpenCommands(handle, capacity uint64, workers uint32) int32 {
-	return int32(C.mmsb__commands_open(C.uint64_t(handle), C.uint64_t(capacity), C.uint32_t(workers)))
+func OpenCommands(handle, capacity uint64, workers uint32, persistent int32) int32 {
+	return int32(C.mmsb__commands_open(C.uint64_t(handle), C.uint64_t(capacity), C.uint32_t(workers), C.int(persistent)))
 }
 
 // WorkOnCommands executes commands of a buffer until it is closed and empty, or ends.

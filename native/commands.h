@@ -59,7 +59,7 @@ typedef struct mmsb__lane {
 #define MMSB__COMMAND_CAPACITY_MOST (UINT64_C(1) << 24)
 
 /* Opens the buffer of a handle that Go has given out. Errors: MMSB_E_OUT_OF_MEMORY. */
-mmsb_status_t mmsb__commands_open(uint64_t handle, uint64_t capacity, uint32_t workers);
+mmsb_status_t mmsb__commands_open(uint64_t handle, uint64_t capacity, uint32_t workers, int persistent);
 /* Drains until the buffer closes and is empty, or ends: for a thread of the library. */
 void mmsb__commands_work(uint64_t handle);
 /* Ends a buffer: its workers and all calls on it leave, what waits is cancelled, its memory is given back. Errors: handle errors:
@@ -93,6 +93,7 @@ struct mmsb__commands {
     uint32_t asleep;     /* workers that sleep, or are about to */
     uint32_t bell;       /* futex: moves when a worker has a reason to look */
     uint32_t workers;    /* that it was opened with */
+    uint32_t how;        /* its commands are executed: propagate.h */
     uint64_t capacity;
     mmsb__lane_t *lanes; /* all that it has; the newest first */
 

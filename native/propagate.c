@@ -158,7 +158,7 @@ static inline int try_lock(uint64_t page, uint32_t owner, uint64_t *state) {
 
 /* Executes a command whose pages are free and have addresses, while nobody watches: 1, or 0 with nothing done, also where
  * anything is wrong. It waits for no page, so that it may hold several. */
-static int execute_fast(const uint64_t *pages, size_t count, int are_parents, uint32_t owner) {
+static int execute_fast(const uint64_t *pages, size_t count, unsigned how, uint32_t owner) {
     uint64_t states[FEW];
     mmsb__record_t *record = mmsb__record_of(pages[0]);
     size_t locked = 0;
@@ -170,7 +170,7 @@ static int execute_fast(const uint64_t *pages, size_t count, int are_parents, ui
                record->epoch != UINT64_MAX;
     for (size_t i = 1; i <= count && done; i++) {
         const mmsb__record_t *from = mmsb__record_of(pages[i]);
-        done = from->size == record->size && (are_parents || !(from->side && record->side));
+        done = from->size == record->size && ((how & MMSB__FROM_PARENTS) || !(from->side && record->side));
     }
     int changed = 0;
     for (size_t i = 1; i <= count && done; i++)
@@ -199,9 +199,10 @@ static mmsb_status_t check_locked(const uint64_t *pages, size_t count) {
 
 /* The change of a command whose pages are locked, where all of them lie on one device and nobody watches. MMSB_E_UNSUPPORTED, and
  * no error stored: it is made as a delta. */
-static mmsb_status_t change_there(const uint64_t *pages, size_t count, mmsb__change_t *change) {
+static mmsb_status_t change_there(const uint64_t *pages, size_t count, unsigned how, mmsb__change_t *change) {
     mmsb__record_t *record = change->record;
-    mmsb_status_t status = mmsb__change_state(change, mmsb__upcalls.device_propagate(pages, count + 1));
+    const int persistent = (how & MMSB__PERSISTENT) != 0;
+    mmsb_status_t status = mmsb__change_state(change, mmsb__upcalls.device_propagate(pages, count + 1, persistent));
     if (status != MMSB_OK)
         return status;
     uint64_t *changed = (uint64_t *)(void *)mmsb__locator_address(record->mask_locator);
@@ -215,7 +216,7 @@ static mmsb_status_t change_there(const uint64_t *pages, size_t count, mmsb__cha
 }
 
 /* The change of a command whose pages are locked. */
-static mmsb_status_t change_locked(const uint64_t *pages, size_t count, mmsb__change_t *change) {
+static mmsb_status_t change_locked(const uint64_t *pages, size_t count, unsigned how, mmsb__change_t *change) {
     uint64_t runs, bytes;
     count_masked(pages, count, change->record->size, &runs, &bytes);
     if (runs == 0)
@@ -223,7 +224,7 @@ static mmsb_status_t change_locked(const uint64_t *pages, size_t count, mmsb__ch
     mmsb_status_t status = mmsb__mask_make(change->record);
     if (status != MMSB_OK)
         return status;
-    if (change->on_device && !mmsb__watched() && (status = change_there(pages, count, change)) != MMSB_E_UNSUPPORTED)
+    if (change->on_device && !mmsb__watched() && (status = change_there(pages, count, how, change)) != MMSB_E_UNSUPPORTED)
         return status;
     mmsb_delta_t *delta = NULL;
     status = delta_of(pages, count, change->record->size, runs, bytes, &delta);
@@ -243,12 +244,13 @@ static int may_be_cycle(const uint64_t *pages, size_t count) {
 }
 
 /* Executes any command. *bad is which of its pages is no page, where one is not. */
-static mmsb_status_t execute_slow(const uint64_t *pages, size_t count, int are_parents, size_t *bad) {
+static mmsb_status_t execute_slow(const uint64_t *pages, size_t count, unsigned how, size_t *bad) {
     mmsb__record_t *record = mmsb__record_of(pages[0]);
     mmsb_status_t status;
     do {
         *bad = SIZE_MAX;
-        if (!are_parents && may_be_cycle(pages, count) && (status = mmsb__upcalls.check_cycle(pages, count + 1)) != MMSB_OK)
+        if (!(how & MMSB__FROM_PARENTS) && may_be_cycle(pages, count) &&
+            (status = mmsb__upcalls.check_cycle(pages, count + 1)) != MMSB_OK)
             return status;
         mmsb__batch_t batch = {.first = (const uint8_t *)pages, .stride = sizeof *pages, .count = count + 1, .on_devices = 1};
         status = mmsb__batch_lock(&batch, NULL, NULL, bad);
@@ -258,17 +260,17 @@ static mmsb_status_t execute_slow(const uint64_t *pages, size_t count, int are_p
         change.on_device = mmsb__on_device(change.state);
         status = check_locked(pages, count);
         if (status == MMSB_OK)
-            status = change_locked(pages, count, &change);
+            status = change_locked(pages, count, how, &change);
         mmsb__batch_unlock(&batch);
         status = mmsb__change_settle(&change, status);
     } while (status != MMSB_OK && mmsb__change_again(status, pages[0]));
     return status;
 }
 
-mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_parents, uint32_t owner, size_t *bad) {
-    if (MMSB__LIKELY(execute_fast(pages, count, are_parents, owner)))
+mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, unsigned how, uint32_t owner, size_t *bad) {
+    if (MMSB__LIKELY(execute_fast(pages, count, how, owner)))
         return MMSB_OK;
-    return execute_slow(pages, count, are_parents, bad);
+    return execute_slow(pages, count, how, bad);
 }
 
 mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from) {
@@ -284,11 +286,11 @@ mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from) {
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "page 0x%016llx would be propagated into itself", (unsigned long long)page);
     }
     mmsb__thread_t *self = mmsb__thread_enter();
-    return self ? mmsb__propagate(pages, 1, 1, self->owner, &bad) : mmsb__thread_fail();
+    return self ? mmsb__propagate(pages, 1, MMSB__FROM_PARENTS, self->owner, &bad) : mmsb__thread_fail();
 }
 
 /* Executes a command with the parents that the page has now. */
-mmsb_status_t mmsb__propagate_parents(uint64_t page, uint32_t owner) {
+mmsb_status_t mmsb__propagate_parents(uint64_t page, unsigned how, uint32_t owner) {
     uint64_t known[FEW_PARENTS], *all = known, count = 0;
     size_t needed = 0, capacity = FEW_PARENTS, bad = SIZE_MAX;
     mmsb_status_t status;
@@ -300,7 +302,7 @@ mmsb_status_t mmsb__propagate_parents(uint64_t page, uint32_t owner) {
             if (!(all = malloc(capacity * sizeof *all)))
                 return mmsb__fail(MMSB_E_OUT_OF_MEMORY, "no memory for %zu parents", needed);
         }
-        status = mmsb__propagate(all, count, 1, owner, &bad);
+        status = mmsb__propagate(all, count, how | MMSB__FROM_PARENTS, owner, &bad);
         /* A parent has ended since, which is none any more. */
     } while (status == MMSB_E_STALE_HANDLE && bad - 1 < count);
     if (all != known)

@@ -12,13 +12,17 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Propagates to pages[0] from the count pages behind it. are_parents: they are its parents, so that there is no cycle. *bad is
- * which of them is no live page, where one is not; else it is above count. Errors: as the public header says of failures. */
-mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, int are_parents, uint32_t owner, size_t *bad);
+/* How. */
+#define MMSB__FROM_PARENTS 1u /* from all parents of the page, so that there is no cycle */
+#define MMSB__PERSISTENT 2u   /* on a device by a kernel that stays there, where the bytes are few */
+
+/* Propagates to pages[0] from the count pages behind it. *bad is which of them is no live page, where one is not; else it is
+ * above count. Errors: as the public header says of failures. */
+mmsb_status_t mmsb__propagate(const uint64_t *pages, size_t count, unsigned how, uint32_t owner, size_t *bad);
 /* The same of two pages, which may have edges between them. */
 mmsb_status_t mmsb__page_propagate(uint64_t page, uint64_t from);
 /* The same from the parents that the page has now. */
-mmsb_status_t mmsb__propagate_parents(uint64_t page, uint32_t owner);
+mmsb_status_t mmsb__propagate_parents(uint64_t page, unsigned how, uint32_t owner);
 
 /* What commands that come soon read and write is fetched in three steps, each of which needs what the one before has fetched. It
  * is only a guess: no lock is taken, and any address can be fetched from. */

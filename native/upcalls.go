@@ -25,7 +25,7 @@ type Upcalls struct {
 	// What devices do with such pages where they lie. done is false where the host has to.
 	DeviceCompare   func(a, b uint32, bits []byte) (found Difference, done bool, code int32)
 	DeviceChecksums func(index uint32, offset, length, part uint64, sums []uint32) (done bool, code int32)
-	DevicePropagate func(pages []uint64) (done bool, code int32)
+	DevicePropagate func(pages []uint64, persistent bool) (done bool, code int32)
 	// DeviceApplyMany passes over pages that are on no device; bad is the first change that could not be made.
 	DeviceApplyMany func(pages []uint64, deltas []Delta) (bad int, code int32)
 
@@ -159,9 +159,9 @@ func mmsbgo_device_checksums(index C.uint32_t, offset, length, part C.uint64_t, 
 }
 
 //export mmsbgo_device_propagate
-func mmsbgo_device_propagate(pages *C.mmsb_page_t, count C.size_t) (code C.mmsb_status_t) {
+func mmsbgo_device_propagate(pages *C.mmsb_page_t, count C.size_t, persistent C.int) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return leftToHost(upcalls.DevicePropagate(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count))))
+	return leftToHost(upcalls.DevicePropagate(unsafe.Slice((*uint64)(unsafe.Pointer(pages)), int(count)), persistent != 0))
 }
 
 // leftToHost is the code of a call that Go may not have done.

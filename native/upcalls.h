@@ -39,10 +39,11 @@ typedef struct mmsb__upcalls {
     mmsb_status_t (*device_read_runs)(uint32_t index, const mmsb_run_t *runs, uint64_t count, void *buffer);
     /* What devices do with such pages where they lie: compare two, with a bit for each byte that differs where bits is not NULL;
      * sum up the parts of a range, of which the last may be shorter; copy into the first page the bytes that the change masks of
-     * the others have, without its change mask. Each may be left to the host: MMSB_E_UNSUPPORTED, with no error stored. */
+     * the others have, without its change mask; persistent: by a kernel that stays on the device, where they are few. Each may be
+     * left to the host: MMSB_E_UNSUPPORTED, with no error stored. */
     mmsb_status_t (*device_compare)(uint32_t a, uint32_t b, mmsb_difference_t *difference, void *bits);
     mmsb_status_t (*device_checksums)(uint32_t index, uint64_t offset, uint64_t length, uint64_t part, uint32_t *sums);
-    mmsb_status_t (*device_propagate)(const mmsb_page_t *pages, size_t count);
+    mmsb_status_t (*device_propagate)(const mmsb_page_t *pages, size_t count, int persistent);
     /* Those changes of a batch whose pages are on devices, in their order: all of one device at once. */
     mmsb_status_t (*device_apply_many)(const mmsb_page_t *pages, const mmsb_delta_t *deltas, size_t count, size_t *bad);
     /* Ends a page that is locked and has more than small memory, and frees its record. */

@@ -16,6 +16,8 @@ import (
 type Options struct {
 	Workers  int32
 	Capacity uint64 // of a thread's ring, in commands
+	// Persistent is 1 where a kernel that stays on a device executes the commands of pages there, where they are small.
+	Persistent int32
 }
 
 const mostWorkers = 64
@@ -30,6 +32,9 @@ func (o Options) check() error {
 	if o.Capacity < 1 || o.Capacity > native.CommandsCapacityMost {
 		return status.Errorf(status.InvalidSize, "capacity is %d, not 1 to %d", o.Capacity, native.CommandsCapacityMost)
 	}
+	if o.Persistent != 0 && o.Persistent != 1 {
+		return status.Errorf(status.InvalidArgument, "persistent is %d, not 0 or 1", o.Persistent)
+	}
 	return nil
 }
 
@@ -42,7 +47,7 @@ func Create(o Options) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if code := native.OpenCommands(h, o.Capacity, uint32(o.Workers)); code != 0 {
+	if code := native.OpenCommands(h, o.Capacity, uint32(o.Workers), o.Persistent); code != 0 {
 		_, _ = buffers.Remove(h)
 		return 0, lasterror.Load(code)
 	}

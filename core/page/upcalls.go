@@ -68,8 +68,8 @@ var upcalls = native.Upcalls{
 		done, err := residencyOf(index).DeviceChecksums(index, offset, length, part, sums)
 		return done, lasterror.Store(err)
 	},
-	DevicePropagate: func(pages []uint64) (bool, int32) {
-		done, err := residency.DevicePropagate(pages, residencyOf)
+	DevicePropagate: func(pages []uint64, persistent bool) (bool, int32) {
+		done, err := residency.DevicePropagate(pages, persistent, residencyOf)
 		return done, lasterror.Store(err)
 	},
 	DeviceApplyMany: func(pages []uint64, changes []native.Delta) (int, int32) {

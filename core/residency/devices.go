@@ -59,10 +59,11 @@ type Devices interface {
 	// Compare looks at two ranges of a device where they lie: what differs, or a bit for each byte where bits is not nil.
 	// Checksums are the CRC-32C of the parts of a range, of which the last may be shorter, and which have a multiple of 4096
 	// bytes where there are several. Propagate copies the bytes that masks have from ranges, in their order, to one as long: all
-	// or none, unless the device is lost. done is false where the host has to do it.
+	// or none, unless the device is lost; persistent: by a kernel that stays on the device, where they are few. done is false
+	// where the host has to do it.
 	Compare(device int32, a, b uintptr, bytes uint64, bits []byte) (found native.Difference, done bool, err error)
 	Checksums(device int32, at uintptr, bytes, part uint64, sums []uint32) (done bool, err error)
-	Propagate(device int32, to uintptr, bytes uint64, from []Masked) (done bool, err error)
+	Propagate(device int32, to uintptr, bytes uint64, from []Masked, persistent bool) (done bool, err error)
 	// Trim gives back memory of the devices that is kept for pages to come.
 	Trim()
 	// End comes when the context ends: handles that the program has of its devices are stale from then on. Close comes when its

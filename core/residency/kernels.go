@@ -82,8 +82,8 @@ func (r *Residency) DeviceChecksums(index uint32, offset, length, part uint64, s
 }
 
 // DevicePropagate copies into the first page what the change masks of the others have, all of which have its size. Its own mask
-// stays.
-func DevicePropagate(pages []uint64, of func(index uint32) *Residency) (done bool, err error) {
+// stays. persistent is Devices.Propagate's.
+func DevicePropagate(pages []uint64, persistent bool, of func(index uint32) *Residency) (done bool, err error) {
 	to := native.Index(pages[0])
 	var indices []uint32
 	var list []Masked
@@ -113,7 +113,7 @@ func DevicePropagate(pages []uint64, of func(index uint32) *Residency) (done boo
 	for i := range list {
 		list[i].Address = at[i].address()
 	}
-	if done, err = r.devices.Propagate(b.device, b.address(), size, list); done && err == nil && both != nil {
+	if done, err = r.devices.Propagate(b.device, b.address(), size, list, persistent); done && err == nil && both != nil {
 		both.device.Add(both.all(size))
 	}
 	return done, err

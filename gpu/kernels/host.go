@@ -69,13 +69,16 @@ func checksumByLanes(parameter []byte) {
 }
 
 // headerLayout is what Span, Pair and the constants must agree with.
-func headerLayout() [15]uintptr {
+func headerLayout() [23]uintptr {
 	var span C.mmsb__kernel_span_t
 	var pair C.mmsb__kernel_pair_t
-	return [15]uintptr{
+	var box C.mmsb__kernel_mailbox_t
+	return [23]uintptr{
 		unsafe.Offsetof(span.to), unsafe.Offsetof(span.from), unsafe.Offsetof(span.bytes), unsafe.Offsetof(span.piece),
 		unsafe.Sizeof(span), C.MMSB__KERNEL_PIECE, C.MMSB__KERNEL_RANK, C.MMSB__KERNEL_LANES,
 		unsafe.Offsetof(pair.to), unsafe.Offsetof(pair.from), unsafe.Offsetof(pair.bits), unsafe.Offsetof(pair.changed),
 		unsafe.Offsetof(pair.bytes), unsafe.Offsetof(pair.piece), unsafe.Sizeof(pair),
+		unsafe.Offsetof(box.posted), unsafe.Offsetof(box.done), unsafe.Offsetof(box.kind), unsafe.Offsetof(box.list),
+		unsafe.Offsetof(box.pieces), unsafe.Sizeof(box), C.MMSB__KERNEL_COPY_MANY, C.MMSB__KERNEL_PROPAGATE,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"unsafe"
 
 	"libmmsb/core/status"
@@ -37,6 +38,7 @@ type (
 	differenceParameter  struct{ found, a, b, bytes uint64 }
 	checksumParameter    struct{ sums, from, bytes, part uint64 }
 	propagateParameter   struct{ pairs, count, pieces uint64 }
+	drainParameter       struct{ mailbox, looks, commands uint64 }
 )
 
 const (
@@ -53,6 +55,7 @@ const (
 	difference
 	checksum
 	propagate
+	drain
 	kernelCount
 )
 
@@ -71,6 +74,7 @@ var names = [kernelCount]string{
 	difference:  "mmsb__kernel_difference",
 	checksum:    "mmsb__kernel_checksum",
 	propagate:   "mmsb__kernel_propagate",
+	drain:       "mmsb__kernel_drain",
 }
 
 const (
@@ -474,6 +478,55 @@ func (s *Set) Propagate(table driver.Address, pairs []Pair) (driver.Launch, erro
 	}
 	parameter := &propagateParameter{pairs: uint64(table), count: uint64(len(pairs)), pieces: pieces}
 	return s.launch(propagate, bytesOf(parameter), pieces*lanesOfPiece, accesses...), nil
+}
+
+// Mailbox is what the host and Drain share, in memory of the host that the device reaches, aligned to 64 bytes and 0 at first.
+// The host writes Kind and Parameter, then moves Posted on by one; when Done is as much, that command is done.
+type Mailbox struct {
+	Posted    atomic.Uint64
+	_         [7]uint64
+	Done      atomic.Uint64
+	_         [7]uint64
+	Kind      uint64
+	Parameter [3]uint64
+	_         [4]uint64
+}
+
+const (
+	// looksOfDevice take some milliseconds of a device, each of them a read over its link; those of a host less than one.
+	looksOfDevice = 2000
+	looksOfHost   = 200
+	// mostCommands end a Drain that is always busy, so that who waits for the whole device need not wait for its program.
+	mostCommands = 1000
+
+	kindCopyMany, kindPropagate = 0, 1 // MMSB__KERNEL_COPY_MANY, MMSB__KERNEL_PROPAGATE
+)
+
+// Post writes a command that Drain executes: a launch of CopyMany or Propagate, whose table and what it names must stay as it is.
+// The one before is done.
+func (s *Set) Post(box *Mailbox, launch *driver.Launch) {
+	box.Kind = kindCopyMany
+	if launch.Function == s.functions[propagate] {
+		box.Kind = kindPropagate
+	}
+	copy(bytesOf(&box.Parameter), launch.Parameter)
+	box.Posted.Add(1)
+}
+
+// IsDone says whether all commands are done.
+func (b *Mailbox) IsDone() bool { return b.Done.Load() == b.Posted.Load() }
+
+// TakeBack takes back a command that is not done. No Drain may be queued or running.
+func (b *Mailbox) TakeBack() { b.Posted.Store(b.Done.Load()) }
+
+// Drain executes what is posted in a mailbox, until nothing comes for some time, or it has executed many. No two have a mailbox
+// at a time: they are launched on one stream.
+func (s *Set) Drain(mailbox driver.Address) driver.Launch {
+	parameter := &drainParameter{mailbox: uint64(mailbox), looks: looksOfDevice, commands: mostCommands}
+	if s.simulated {
+		parameter.looks = looksOfHost
+	}
+	return s.launch(drain, bytesOf(parameter), 1, writes(mailbox, uint64(unsafe.Sizeof(Mailbox{}))))
 }
 
 // launch is a kernel with enough threads for the work, up to what the device runs at once.

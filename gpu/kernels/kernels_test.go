@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -557,6 +558,73 @@ func TestManyThreadsAtOnceMarkOneMask(t *testing.T) {
 	})
 }
 
+// A drain does what is posted, also while it runs, in the order of the posts; it ends where nothing comes, and behind many.
+func TestADrainDoesWhatIsPosted(t *testing.T) {
+	set := simulated(t)
+	box := new(Mailbox)
+	var words [8]uint64
+	at := driver.Address(uintptr(unsafe.Pointer(&words[0])))
+	var kept [][]Span
+	copies := func(from, to int) { // words[to] becomes words[from]
+		spans := []Span{{To: at + driver.Address(8*to), From: at + driver.Address(8*from), Bytes: 8}}
+		launch, err := set.CopyMany(driver.Address(uintptr(unsafe.Pointer(&spans[0]))), spans)
+		require.NoError(t, err)
+		set.Post(box, &launch)
+		kept = append(kept, spans)
+	}
+	host, err := FindHost(names[drain])
+	require.NoError(t, err)
+	launch := set.Drain(driver.Address(uintptr(unsafe.Pointer(box))))
+	run := func() {
+		threads := uint64(launch.Blocks * launch.Threads)
+		require.NoError(t, host.Run(launch.Parameter, 1, threads, threads)) // only the first one does anything
+		require.NoError(t, host.Run(launch.Parameter, 0, 1, threads))
+	}
+	run()
+	require.True(t, box.IsDone())
+	words[0] = 17
+	copies(0, 1)
+	require.True(t, !box.IsDone())
+	box.TakeBack()
+	run()
+	require.Equal(t, uint64(0), words[1])
+	copies(0, 1)
+	run()
+	require.Equal(t, uint64(17), words[1])
+
+	pair := []Pair{{To: at + 16, From: at, Bytes: 8}}
+	bits := []byte{1}
+	pair[0].Bits = driver.Address(uintptr(unsafe.Pointer(&bits[0])))
+	words[0], words[2] = 0x1111, 0x2222
+	pairing, err := set.Propagate(driver.Address(uintptr(unsafe.Pointer(&pair[0]))), pair)
+	require.NoError(t, err)
+	set.Post(box, &pairing)
+	run()
+	require.Equal(t, uint64(0x2211), words[2])
+
+	const posts = 2*mostCommands + 10
+	var stop atomic.Bool
+	runs, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ; !stop.Load(); runs++ {
+			run()
+		}
+	}()
+	for i := range posts {
+		words[0] = uint64(i)
+		copies(0, 3)
+		for !box.IsDone() {
+			runtime.Gosched()
+		}
+		require.Equal(t, uint64(i), words[3])
+	}
+	stop.Store(true)
+	<-ended
+	require.True(t, runs > posts/mostCommands, runs)
+	runtime.KeepAlive(kept)
+}
+
 func TestParametersAreThoseOfTheHeader(t *testing.T) {
 	sizes := [kernelCount]uintptr{
 		fill: unsafe.Sizeof(fillParameter{}), copying: unsafe.Sizeof(copyParameter{}),
@@ -566,6 +634,7 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 		scatterRuns: unsafe.Sizeof(scatterRunsParameter{}), compare: unsafe.Sizeof(compareParameter{}),
 		differences: unsafe.Sizeof(differencesParameter{}), difference: unsafe.Sizeof(differenceParameter{}),
 		checksum: unsafe.Sizeof(checksumParameter{}), propagate: unsafe.Sizeof(propagateParameter{}),
+		drain: unsafe.Sizeof(drainParameter{}),
 	}
 	for kernel, name := range names {
 		host, err := FindHost(name)
@@ -578,6 +647,9 @@ func TestParametersAreThoseOfTheHeader(t *testing.T) {
 		unsafe.Sizeof(Span{}), pieceBytes, RankBits, lanesOfPart,
 		unsafe.Offsetof(Pair{}.To), unsafe.Offsetof(Pair{}.From), unsafe.Offsetof(Pair{}.Bits), unsafe.Offsetof(Pair{}.Changed),
 		unsafe.Offsetof(Pair{}.Bytes), unsafe.Offsetof(Pair{}.Piece), unsafe.Sizeof(Pair{}),
+		unsafe.Offsetof(Mailbox{}.Posted), unsafe.Offsetof(Mailbox{}.Done), unsafe.Offsetof(Mailbox{}.Kind),
+		unsafe.Offsetof(Mailbox{}.Parameter), unsafe.Offsetof(Mailbox{}.Parameter) + 16, unsafe.Sizeof(Mailbox{}),
+		kindCopyMany, kindPropagate,
 	})
 	_, err := FindHost("mmsb__kernel_unknown")
 	require.Equal(t, status.NotFound, status.CodeOf(err))

@@ -116,7 +116,8 @@ func (c *context) Checksums(ordinal int32, at uintptr, bytes, part uint64, sums 
 
 // Propagate is residency.Devices'. One kernel makes the whole change: it copies runs, or of one range what a mask has, where the
 // mask is smaller than the list of its runs. Of a byte that several ranges have, only the last one's is copied.
-func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []residency.Masked) (done bool, err error) {
+func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []residency.Masked, persistent bool) (done bool,
+	err error) {
 	for _, one := range from {
 		// as one array of the program's may be within another
 		if to < one.Address+uintptr(bytes) && one.Address < to+uintptr(bytes) {
@@ -133,12 +134,16 @@ func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []resi
 	if asMask && len(masks) > 1 {
 		return false, nil
 	}
-	return c.kernel(ordinal, func(d *device, l *lane) error {
-		if asMask {
-			at := driver.Address(8 * first)
-			return d.propagateMask(l, driver.Address(to)+at, driver.Address(from[0].Address)+at, min(8*end, bytes)-8*first,
-				masks[0][first:end])
-		}
+	d, err := c.device(ordinal)
+	if err != nil || d.kernels == nil {
+		return false, err
+	}
+	var what table
+	if asMask {
+		at := driver.Address(8 * first)
+		what = d.tableOfMask(driver.Address(to)+at, driver.Address(from[0].Address)+at, min(8*end, bytes)-8*first,
+			masks[0][first:end])
+	} else {
 		spans := make([]kernels.Span, 0, runs)
 		for i, mask := range masks {
 			eachRun(mask, func(begin, end uint64) {
@@ -146,8 +151,20 @@ func (c *context) Propagate(ordinal int32, to uintptr, bytes uint64, from []resi
 					From: driver.Address(from[i].Address) + driver.Address(begin), Bytes: end - begin})
 			})
 		}
-		return d.propagateRuns(l, spans)
-	})
+		what = d.tableOfRuns(spans)
+	}
+	if persistent && what.copies <= drainedBytes && what.bytes <= stagingBytes-drainedTable {
+		return true, c.met(ordinal, d, d.byDrain(&what))
+	}
+	return true, c.run(ordinal, func(d *device, l *lane) error { return d.withTable(l, &what) })
+}
+
+// table is what a kernel reads of what it is to do.
+type table struct {
+	bytes  uint64
+	copies uint64 // at most so many bytes
+	// prepare makes it and its launch for where it will lie.
+	prepare func(table driver.Address) (driver.Launch, []byte, error)
 }
 
 // lastOf are masks of which each has what none behind it has.
@@ -211,35 +228,39 @@ func eachRun(mask []byte, run func(begin, end uint64)) {
 	}
 }
 
-// propagateRuns copies ranges that lie apart in one launch.
-func (d *device) propagateRuns(l *lane, spans []kernels.Span) error {
+// tableOfRuns is for a kernel that copies ranges which lie apart.
+func (d *device) tableOfRuns(spans []kernels.Span) table {
 	slices.SortFunc(spans, func(a, b kernels.Span) int { return cmp.Compare(a.To, b.To) })
+	copies := uint64(0)
+	for i := range spans {
+		copies += spans[i].Bytes
+	}
 	bytes := uint64(len(spans)) * uint64(unsafe.Sizeof(kernels.Span{}))
-	return d.withTable(l, bytes, func(table driver.Address) (driver.Launch, []byte, error) {
-		launch, err := d.kernels.CopyMany(table, spans) // which completes the spans
+	return table{bytes, copies, func(at driver.Address) (driver.Launch, []byte, error) {
+		launch, err := d.kernels.CopyMany(at, spans) // which completes the spans
 		return launch, bytesOf(spans), err
-	})
+	}}
 }
 
-// propagateMask copies what a mask has in one launch.
-func (d *device) propagateMask(l *lane, to, from driver.Address, bytes uint64, mask []byte) error {
+// tableOfMask is for a kernel that copies what a mask has.
+func (d *device) tableOfMask(to, from driver.Address, bytes uint64, mask []byte) table {
 	pairBytes := uint64(unsafe.Sizeof(kernels.Pair{}))
-	return d.withTable(l, pairBytes+uint64(len(mask)), func(table driver.Address) (driver.Launch, []byte, error) {
-		pairs := []kernels.Pair{{To: to, From: from, Bits: table + driver.Address(pairBytes), Bytes: bytes}}
-		launch, err := d.kernels.Propagate(table, pairs) // which completes the pair
+	return table{pairBytes + uint64(len(mask)), bytes, func(at driver.Address) (driver.Launch, []byte, error) {
+		pairs := []kernels.Pair{{To: to, From: from, Bits: at + driver.Address(pairBytes), Bytes: bytes}}
+		launch, err := d.kernels.Propagate(at, pairs) // which completes the pair
 		return launch, append(bytesOf(pairs), mask...), err
-	})
+	}}
 }
 
 // withTable launches a kernel behind what it reads.
-func (d *device) withTable(l *lane, bytes uint64, prepare func(table driver.Address) (driver.Launch, []byte, error)) error {
-	block, table, err := d.runtime.Allocate(gpu.Request{Bytes: bytes, Stream: l.Stream, Tag: tag()})
+func (d *device) withTable(l *lane, what *table) error {
+	block, at, err := d.runtime.Allocate(gpu.Request{Bytes: what.bytes, Stream: l.Stream, Tag: tag()})
 	if err != nil {
 		return err
 	}
-	launch, content, err := prepare(table)
+	launch, content, err := what.prepare(at)
 	if err == nil {
-		err = l.upload(table, content)
+		err = l.upload(at, content)
 	}
 	if err == nil {
 		err = l.Launch(&launch)

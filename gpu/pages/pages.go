@@ -74,6 +74,8 @@ type device struct {
 	lent    func()       // ends what OnLack began; nil = nothing
 	lost    sync.Once    // when a call has found it lost
 
+	drained drained
+
 	mutex sync.Mutex
 	turn  sync.Cond
 	lanes []*lane // all there are
@@ -237,6 +239,9 @@ func (d *device) open() (*lane, error) {
 func (d *device) close() {
 	if d.lent != nil {
 		d.lent()
+	}
+	if d.drained.lane != nil {
+		d.lanes = append(d.lanes, d.drained.lane)
 	}
 	for _, l := range d.lanes {
 		_ = l.Synchronize() // what was freed on it is past then

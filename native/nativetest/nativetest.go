@@ -105,10 +105,17 @@ func PageChecksum(page, offset, length uint64) (sum uint32, code int32) {
 }
 
 // PropagatePages copies what the change masks of the pages behind the first one have into that; their edges are not looked at.
-func PropagatePages(pages ...uint64) int32 {
+func PropagatePages(pages ...uint64) int32 { return propagate(C.MMSB__FROM_PARENTS, pages) }
+
+// PropagatePersistently is PropagatePages by a kernel that stays on the device.
+func PropagatePersistently(pages ...uint64) int32 {
+	return propagate(C.MMSB__FROM_PARENTS|C.MMSB__PERSISTENT, pages)
+}
+
+func propagate(how C.uint, pages []uint64) int32 {
 	var bad C.size_t
 	self := C.mmsb__thread_enter()
-	return int32(C.mmsb__propagate((*C.uint64_t)(unsafe.Pointer(&pages[0])), C.size_t(len(pages)-1), 1, self.owner, &bad))
+	return int32(C.mmsb__propagate((*C.uint64_t)(unsafe.Pointer(&pages[0])), C.size_t(len(pages)-1), how, self.owner, &bad))
 }
 
 // ClearMask clears a page's change mask.

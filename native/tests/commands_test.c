@@ -117,7 +117,7 @@ static uint32_t generations[MMSB__COMMANDS_MOST + 1];
 
 static uint64_t open_buffer(uint32_t index, uint64_t capacity, uint32_t workers) {
     const uint64_t handle = MMSB__HANDLE(MMSB_KIND_COMMANDS, ++generations[index], index);
-    REQUIRE(mmsb__commands_open(handle, capacity, workers) == MMSB_OK);
+    REQUIRE(mmsb__commands_open(handle, capacity, workers, 0) == MMSB_OK);
     return handle;
 }
 

@@ -120,22 +120,24 @@ static void model_drain(model_t *model, uint64_t count) {
 typedef struct kind {
     const char *name, *options;
     int32_t workers;
-    int drains, groups, journal;
+    int drains, groups, journal, persistent;
 } kind_t;
 
 static const kind_t kinds[] = {
-    {"drained in parts", "", 0, 1, 0, 0},
-    {"drained by a wait", "", 0, 0, 0, 0},
-    {"a worker", "", 1, 0, 0, 0},
-    {"three workers", "", 3, 0, 0, 0},
-    {"in groups", "", 0, 1, 1, 0},
-    {"a journal", "", 1, 0, 0, 1},
-    {"a journal, in groups", "", 0, 1, 1, 1},
-    {"on disk", "default_location=disk", 1, 0, 0, 0},
-    {"on disk, with a journal", "default_location=disk", 0, 1, 0, 1},
-    {"on a device", "simulate=always default_location=gpu", 1, 0, 0, 0},
-    {"on a device, with a journal", "simulate=always default_location=gpu", 0, 1, 0, 1},
-    {"guarded", "guard_every=1", 1, 0, 0, 0},
+    {"drained in parts", "", 0, 1, 0, 0, 0},
+    {"drained by a wait", "", 0, 0, 0, 0, 0},
+    {"a worker", "", 1, 0, 0, 0, 0},
+    {"three workers", "", 3, 0, 0, 0, 0},
+    {"in groups", "", 0, 1, 1, 0, 0},
+    {"a journal", "", 1, 0, 0, 1, 0},
+    {"a journal, in groups", "", 0, 1, 1, 1, 0},
+    {"on disk", "default_location=disk", 1, 0, 0, 0, 0},
+    {"on disk, with a journal", "default_location=disk", 0, 1, 0, 1, 0},
+    {"on a device", "simulate=always default_location=gpu", 1, 0, 0, 0, 0},
+    {"on a device, with a journal", "simulate=always default_location=gpu", 0, 1, 0, 1, 0},
+    {"on a device, by a kernel that stays", "simulate=always default_location=gpu", 2, 0, 0, 0, 1},
+    {"on a device, by a kernel that stays, with a journal", "simulate=always default_location=gpu", 0, 1, 0, 1, 1},
+    {"guarded", "guard_every=1", 1, 0, 0, 0, 0},
 };
 
 typedef struct program {
@@ -355,7 +357,7 @@ static void run_program(const kind_t *kind, uint64_t seed) {
     p->kind = kind;
     p->seed = seed;
     begin_context(p);
-    p->commands = new_commands(kind->workers, WAITING);
+    p->commands = new_commands_with(kind->workers, WAITING, kind->persistent);
     if (kind->journal) {
         CHECK_OK(mmsb_journal_open(p->context, at("journal"), NULL));
     }

@@ -217,7 +217,9 @@ SIZE_IS(mmsb_commands_options_t, 64);
 FIELD_IS(mmsb_commands_options_t, struct_size, 0, 4);
 FIELD_IS(mmsb_commands_options_t, workers, 4, 4);
 FIELD_IS(mmsb_commands_options_t, capacity, 8, 8);
-FIELD_IS(mmsb_commands_options_t, reserved, 16, 48);
+FIELD_IS(mmsb_commands_options_t, persistent, 16, 4);
+FIELD_IS(mmsb_commands_options_t, reserved_word, 20, 4);
+FIELD_IS(mmsb_commands_options_t, reserved, 24, 40);
 
 SIZE_IS(mmsb_commands_stats_t, 144);
 FIELD_IS(mmsb_commands_stats_t, struct_size, 0, 4);

@@ -116,14 +116,20 @@ static inline mmsb_context_t new_simulated_context(int32_t devices) {
     return context;
 }
 
-static inline mmsb_commands_t new_commands(int32_t workers, uint64_t capacity) {
+/* persistent: a kernel that stays on a device executes what it can. */
+static inline mmsb_commands_t new_commands_with(int32_t workers, uint64_t capacity, int32_t persistent) {
     mmsb_commands_options_t options;
     mmsb_commands_options_init(&options);
     options.workers = workers;
     options.capacity = capacity;
+    options.persistent = persistent;
     mmsb_commands_t commands = 0;
     REQUIRE_OK(mmsb_commands_create(&options, &commands));
     return commands;
+}
+
+static inline mmsb_commands_t new_commands(int32_t workers, uint64_t capacity) {
+    return new_commands_with(workers, capacity, 0);
 }
 
 /* One of everything that there is of a device. */

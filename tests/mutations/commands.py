@@ -153,11 +153,11 @@ PROPAGATION = Library(
         ),
         Mutant(
             "any-cycle", "a page gets bytes of one that follows it",
-            "execute_slow", "!are_parents &&", "0 &&",
+            "execute_slow", "!(how & MMSB__FROM_PARENTS) &&", "0 &&",
         ),
         Mutant(
             "any-cycle-quickly", "the short way does not ask for cycles",
-            "execute_fast", "(are_parents || !(from->side && record->side))", "1",
+            "execute_fast", "((how & MMSB__FROM_PARENTS) || !(from->side && record->side))", "1",
         ),
         Mutant(
             "bits-missed", "a run of bits begins one late",

@@ -27,6 +27,7 @@ SHARED = "^(TestCallsWaitForWorkOnShared|TestUsesOfSharedMemory|TestTheHostKeeps
 SHARED_SAVES = "^TestSavesOfSharedMemory"
 ADOPTED = "^(TestMemoryOfADeviceIsAPage|TestAdoptedMemoryOfADevice|TestRandomChangesOfAdoptedMemory)"
 KERNELS = "^(TestPagesAreComparedAndSummedUp|TestPagesOnADeviceAreNotCopied|TestAPropagation)"
+DRAIN = "^TestADrain"
 SAVES = "^(TestASaveBringsWhat|TestSavesOfADevice|TestASaveOfADevice)"
 REFUSED = "^TestACopyOfARefusedChange"
 REFUSED_BATCH = "^TestABatchChangesAPageWithTheCopyOfARefusedChange$"
@@ -45,7 +46,7 @@ SYNCS = Go(
     mode=PROGRAMS,
     sound=(
         PROGRAMS, PINNED, NEWER, BOTH_SIDES, RAW, WAITING, ENDS, STEPS, TOGETHER, SHARES, MANY_FAIL, BESIDE, PREFETCH, ADVICE,
-        FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, REFUSED, REFUSED_BATCH, SAVES, REPLICAS,
+        FALLBACK, NO_FALLBACK, WATCHED, JOURNALED, USES, ADOPTED, KERNELS, DRAIN, REFUSED, REFUSED_BATCH, SAVES, REPLICAS,
         SHARED, SHARED_SAVES,
     ),
     environment={"MMSB_PROGRAMS": "40"},
@@ -350,6 +351,14 @@ SYNCS = Go(
         Mutant(
             "first-wins", "of what two pages propagate the first one's is kept",
             "lastOf", "bits &^ taken[at]", "bits", mode=KERNELS,
+        ),
+        Mutant(
+            "drained-too-early", "a command of a drain is done when it is posted",
+            "device.byDrain", "!box.IsDone(); look++", "look < 2; look++", mode=DRAIN,
+        ),
+        Mutant(
+            "large-commands-drained", "one block copies a large command",
+            "context.Propagate", "what.copies <= drainedBytes &&", "", mode=DRAIN,
         ),
         Mutant(
             "run-of-two-bytes", "a run over two bytes of a mask counts as two",

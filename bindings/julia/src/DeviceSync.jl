@@ -302,22 +302,24 @@ end
 # --------------------------------------------------------------------------------------------- command buffers ----
 
 """
-    GPUCommandBuffer(capacity; workers = 1)
+    GPUCommandBuffer(capacity; workers = 1, persistent = false)
 
 Keeps commands and executes them later: a command copies the bytes that the change masks of its dependencies have into a page, as
 one delta of the page. Each thread of Julia has a ring of `capacity` commands in it, which are executed in their order; a task
 that other threads go on with has an order only between two waits. `workers`: threads of the library that execute commands, at
-most 64; 0: `wait_gpu_queue` does it. It keeps the states of its pages. `close` executes what waits and ends the buffer; with
-`cancel = true` it drops what waits.
+most 64; 0: `wait_gpu_queue` does it. `persistent`: small commands whose pages lie on one device are executed by a kernel that
+stays there as long as commands come (experimental: it has run on simulated devices only). It keeps the states of its pages.
+`close` executes what waits and ends the buffer; with `cancel = true` it drops what waits.
 """
 mutable struct GPUCommandBuffer
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
     lock::ReentrantLock
     states::IdDict{MMSBState,Nothing}
 
-    function GPUCommandBuffer(capacity::Integer; workers::Integer = 1)
+    function GPUCommandBuffer(capacity::Integer; workers::Integer = 1, persistent::Bool = false)
         options = initialised(mmsb_commands_options_t, mmsb_commands_options_init)
-        options[] = with_fields(options[], (capacity = UInt64(capacity), workers = Int32(workers)))
+        fields = (capacity = UInt64(capacity), workers = Int32(workers), persistent = Int32(persistent))
+        options[] = with_fields(options[], fields)
         created = Ref{UInt64}(0)
         check(mmsb_commands_create(options, created))
         buffer = new(Threads.Atomic{UInt64}(created[]), ReentrantLock(), IdDict{MMSBState,Nothing}())
@@ -336,11 +338,11 @@ function handle(buffer::GPUCommandBuffer)
 end
 
 """
-    create_gpu_command_buffer(capacity = 1024; workers = 1)::GPUCommandBuffer
+    create_gpu_command_buffer(capacity = 1024; workers = 1, persistent = false)::GPUCommandBuffer
 
 A command buffer, see `GPUCommandBuffer`.
 """
-create_gpu_command_buffer(capacity::Integer = UInt32(1024); workers::Integer = 1) = GPUCommandBuffer(capacity; workers = workers)
+create_gpu_command_buffer(capacity::Integer = UInt32(1024); options...) = GPUCommandBuffer(capacity; options...)
 
 """
     enqueue_propagation_command(buffer, page, dependencies; timeout = Inf)

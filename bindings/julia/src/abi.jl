@@ -466,7 +466,9 @@ struct mmsb_commands_options_t
     struct_size::UInt32
     workers::Int32
     capacity::UInt64
-    reserved::NTuple{6,UInt64}
+    persistent::Int32
+    reserved_word::Int32
+    reserved::NTuple{5,UInt64}
 end
 
 struct mmsb_commands_stats_t

@@ -33,6 +33,21 @@ changed!(page, range, value) = apply_delta!(page, collect(range), fill(UInt8(val
     end
 end
 
+@testset "a kernel that stays on a device" begin
+    with_devices() do state
+        from, to = create_gpu_page!(state, 5000), create_gpu_page!(state, 5000)
+        buffer = create_gpu_command_buffer(16; persistent = true)
+        for value in 1:20
+            changed!(from, 100:199, value)
+            enqueue_propagation_command(buffer, to, [from])
+            wait_gpu_queue(buffer)
+            @test read_page(to, 99:101) == [0, value, value]
+        end
+        @test get_command_statistics(buffer)[:done] == 20
+        close(buffer)
+    end
+end
+
 @testset "a full ring" begin
     MMSBState() do state
         page = create_cpu_page!(state, 8)

@@ -46,6 +46,18 @@ def test_changed_bytes_follow(context: mmsb.Context, workers: int) -> None:
         assert len(commands) == 0 and commands
 
 
+def test_a_kernel_that_stays_on_a_device() -> None:
+    with mmsb.Context(simulate="always") as context, mmsb.CommandBuffer(persistent=True) as commands:
+        with pytest.warns(mmsb.SimulatedDeviceWarning):
+            source, page = (context.create_page(5000, location="gpu") for _ in range(2))
+        for value in range(20):
+            change(source, 100, bytes([value]) * 100)
+            commands.enqueue(page, [source])
+            commands.wait()
+            assert page.read(99, 102) == b"\0" + bytes([value]) * 100 + b"\0"
+        assert (commands.stats().done, page.epoch) == (20, 20)
+
+
 def test_a_full_ring(context: mmsb.Context) -> None:
     page = context.create_page(8)
     with mmsb.CommandBuffer(2, workers=0) as commands:

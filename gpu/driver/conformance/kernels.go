@@ -176,9 +176,46 @@ func runsKernels(s *subject) {
 	pairing, err := set.Propagate(k.give(words(pairs)), pairs)
 	k.run(pairing, err)
 
+	clear(k.expected)
+	for i := range size - 100 {
+		if mask[i] != 0 {
+			k.expected[7+i] = payload[9+i]
+		}
+	}
+	k.drains(pairs)
+
 	launch.Parameter = launch.Parameter[1:]
 	s.fails(status.InvalidArgument, s.device.Launch(s.stream, &launch))
 	s.NoError(set.Unload())
+}
+
+// drains does pairs once more, on a page of zeros whose bytes are expected then: by a drain that finds them posted, and by one
+// that runs when they are, if it has not ended yet.
+func (k *kernelTrial) drains(pairs []kernels.Pair) {
+	at := k.memory(k.device, driver.Pinned, uint64(unsafe.Sizeof(kernels.Mailbox{})))
+	box := (*kernels.Mailbox)(unsafe.Add(unsafe.Pointer(nil), uintptr(at)))
+	*box = kernels.Mailbox{}
+	command, err := k.set.Propagate(k.give(words(pairs)), pairs)
+	k.NoError(err)
+	drain := k.set.Drain(at)
+	for _, runs := range []bool{false, true} {
+		k.NoError(k.device.Fill(k.stream, k.page.Address, 0, k.page.Bytes))
+		k.NoError(k.device.SynchronizeStream(k.stream))
+		if !runs {
+			k.set.Post(box, &command)
+		}
+		k.NoError(k.device.Launch(k.stream, &drain))
+		if runs {
+			k.set.Post(box, &command)
+		}
+		k.NoError(k.device.SynchronizeStream(k.stream))
+		if runs && !box.IsDone() {
+			k.NoError(k.device.Launch(k.stream, &drain))
+			k.NoError(k.device.SynchronizeStream(k.stream))
+		}
+		k.True(box.IsDone())
+		k.Equal(k.expected, k.get(k.device, k.stream, k.page.Address, k.page.Bytes))
+	}
 }
 
 // comparesAndSums runs the kernels that leave what they read as it is.

@@ -76,6 +76,9 @@ static void bad_calls(mmsb_commands_t commands) {
     options.workers = -1;
     CALL(mmsb_commands_create(&options, &created), MMSB_E_INVALID_ARGUMENT);
     CALL(mmsb_commands_create(&options, NULL), MMSB_E_INVALID_ARGUMENT);
+    options.workers = 1;
+    options.persistent = 2 + (int32_t)below(2);
+    CALL(mmsb_commands_create(&options, &created), MMSB_E_INVALID_ARGUMENT);
     options.struct_size--;
     CALL(mmsb_commands_create(&options, &created), MMSB_E_STRUCT_VERSION);
     SAME(created, UNTOUCHED);
@@ -100,6 +103,7 @@ void fuzz_commands(void) {
     mmsb_commands_options_init(&options);
     options.workers = 0;
     options.capacity = 1;
+    options.persistent = (int32_t)below(2);
     CALL(mmsb_commands_create(&options, &commands), MMSB_OK);
     for (uint64_t i = below(4); i > 0; i--) {
         one_command(commands);

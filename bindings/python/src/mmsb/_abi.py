@@ -629,7 +629,9 @@ class CommandsOptions(ctypes.Structure):
         ("struct_size", c_uint32),
         ("workers", c_int32),
         ("capacity", c_uint64),
-        ("reserved", c_uint64 * 6),
+        ("persistent", c_int32),
+        ("reserved_word", c_int32),
+        ("reserved", c_uint64 * 5),
     )
 
 

@@ -54,6 +54,9 @@ class CommandBuffer(Handled):
 
     workers: threads of the library that execute commands, at most 64; 0: wait() and drain() do it on their thread.
 
+    persistent: small commands whose pages lie on one device are executed by a kernel that stays there as long as commands come.
+    Experimental: it has run on simulated devices only.
+
     The end of a with statement executes what waits; where the statement raises, it is cancelled. Closing or dropping the buffer
     cancels it. A buffer keeps the contexts of its pages until it is closed. docs/commands.md has the rules.
 
@@ -64,10 +67,11 @@ class CommandBuffer(Handled):
 
     _name: ClassVar[str] = "command buffer"
 
-    def __init__(self, capacity: int = 1024, *, workers: int = 1) -> None:
+    def __init__(self, capacity: int = 1024, *, workers: int = 1, persistent: bool = False) -> None:
         options = sized(_abi.CommandsOptions)
         options.capacity = unsigned(capacity, "capacity")
         options.workers = signed(workers, "workers")
+        options.persistent = persistent
         self._contexts: set[Context] = set()
         self._handle = number_from(lib.mmsb_commands_create, options)
         self._finalizer = when_dropped(self, _destroy, self._handle)
