@@ -72,6 +72,16 @@ type changer struct {
 	handles []uint64 // of all pages
 	changed func()   // is called after each change, and after each group
 	grouped bool
+	devices bool        // pages go there
+	full    bool        // the disk is
+	code    status.Code // that the last call has answered
+}
+
+// newChanger is the one of a random program. In a quarter of the programs pages go to devices.
+func newChanger(t *testing.T, number, stream uint64) changer {
+	c := changer{T: t, Rand: rand.New(rand.NewPCG(number, stream))}
+	c.devices = c.IntN(4) == 0
+	return c
 }
 
 // goesOnWith takes the pages of another context, in the order of their ids.
@@ -121,8 +131,28 @@ func (c *changer) bytes(length uint64) []byte {
 
 func sizeOf(handle uint64) uint64 { return native.RecordAt(native.Index(handle)).Size }
 
+// takes looks at what a call has answered, and says whether it is done. On a full disk it may be refused.
+func (c *changer) takes(err error) bool {
+	c.code = status.CodeOf(err)
+	if c.full {
+		require.Contains(c, []status.Code{status.OK, status.NotDurable, status.NoSpace}, c.code, "%v", err)
+	} else {
+		require.NoError(c, err)
+	}
+	return status.Done(err)
+}
+
+// answers is takes for a call of native code.
+func (c *changer) answers(code int32) bool {
+	if code == 0 {
+		return c.takes(nil)
+	}
+	return c.takes(status.Errorf(status.Code(code), "native code"))
+}
+
 // change changes a page in one of all the ways that there are, or makes or ends one.
 func (c *changer) change() {
+	c.code = status.OK
 	defer func() {
 		if !c.grouped {
 			c.changed()
@@ -133,43 +163,64 @@ func (c *changer) change() {
 		return
 	}
 	handle := c.some()
+	if c.devices && !c.full && c.IntN(4) == 0 { // simulated memory of devices is a file, too
+		c.move(handle)
+		return
+	}
 	switch size := sizeOf(handle); c.IntN(12) {
 	case 0:
-		require.NoError(c, page.Resize(handle, 1+c.Uint64N(20000)))
+		c.takes(page.Resize(handle, 1+c.Uint64N(20000)))
 	case 1:
-		require.NoError(c, page.Migrate(handle, []int32{abi.LocationCPU, abi.LocationDisk}[c.IntN(2)], 0))
+		c.takes(page.Migrate(handle, []int32{abi.LocationCPU, abi.LocationDisk}[c.IntN(2)], 0))
 	case 2:
-		require.NoError(c, page.SetMetadata(handle, []byte("key"), c.bytes(c.Uint64N(20))))
+		c.takes(page.SetMetadata(handle, []byte("key"), c.bytes(c.Uint64N(20))))
 	case 3:
 		if parent := c.some(); parent != handle {
-			if err := page.AddDependency(parent, handle); err != nil {
-				_ = page.RemoveDependency(parent, handle)
+			c.code = status.CodeOf(page.AddDependency(parent, handle))
+			if c.code != status.OK && c.code != status.NotDurable && c.code != status.NoSpace { // it is there, or closes a cycle
+				c.code = status.CodeOf(page.RemoveDependency(parent, handle)) // or there is none
 			}
 		}
 	case 4:
 		clone, err := page.Clone(handle, 0)
-		require.NoError(c, err)
-		c.handles = append(c.handles, clone)
+		if c.takes(err) {
+			c.handles = append(c.handles, clone)
+		}
 	case 5:
-		require.Zero(c, nativetest.Destroy(handle))
-		c.handles = slices.DeleteFunc(c.handles, func(other uint64) bool { return other == handle })
+		if c.answers(nativetest.Destroy(handle)) {
+			c.handles = slices.DeleteFunc(c.handles, func(other uint64) bool { return other == handle })
+		}
 	case 6:
-		require.Zero(c, nativetest.ClearMask(handle))
+		c.answers(nativetest.ClearMask(handle))
 	case 7:
 		together := []uint64{c.some(), c.some(), c.some()}
-		require.Zero(c, nativetest.ApplyRuns(together, []uint64{0, 0, 0}, 1, c.bytes(3)))
+		c.answers(nativetest.ApplyRuns(together, []uint64{0, 0, 0}, 1, c.bytes(3)))
 	default:
 		offset := c.Uint64N(size)
 		if length := 1 + c.Uint64N(size-offset); c.IntN(2) == 0 {
-			require.Zero(c, nativetest.WritePage(handle, offset, c.bytes(length)))
+			c.answers(nativetest.WritePage(handle, offset, c.bytes(length)))
 		} else {
-			require.Zero(c, nativetest.ApplyRuns([]uint64{handle}, []uint64{offset}, length, c.bytes(length)))
+			c.answers(nativetest.ApplyRuns([]uint64{handle}, []uint64{offset}, length, c.bytes(length)))
 		}
 	}
 }
 
+// move moves a page, or its bytes, between the host and devices.
+func (c *changer) move(handle uint64) {
+	device := int32(c.IntN(devicesOfTests))
+	switch c.IntN(4) {
+	case 0:
+		_ = page.Replicate(handle, device) // or it is on disk
+	case 1:
+		_, _ = page.SyncMany([]uint64{handle}, page.Direction(1+c.IntN(3)), device, nil, nil)
+	default:
+		places := []int32{abi.LocationGPU, abi.LocationUnified, abi.LocationPinned}
+		c.takes(page.Migrate(handle, places[c.IntN(len(places))], device))
+	}
+}
+
 func (c *changer) create() {
-	require.NoError(c, page.Use(c.context, func(in *page.Context) error {
+	c.takes(page.Use(c.context, func(in *page.Context) error {
 		id := uint64(0)
 		if c.IntN(3) == 0 {
 			id = 1 + c.Uint64N(20)
@@ -180,7 +231,7 @@ func (c *changer) create() {
 		}
 		handle, err := in.Create(size, page.CreateOptions{ID: id, NUMANode: -1,
 			Location: []int32{abi.LocationCPU, abi.LocationDisk}[c.IntN(5)/4]})
-		if err == nil {
+		if status.Done(err) {
 			c.handles = append(c.handles, handle)
 		} else if status.CodeOf(err) == status.AlreadyExists {
 			err = nil

@@ -3,7 +3,6 @@ package keeper
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -209,7 +208,7 @@ func TestRandomFollowers(t *testing.T) {
 			folder, err := os.MkdirTemp(inMemory(), "mmsb-follow-")
 			require.NoError(t, err)
 			defer func() { _ = os.RemoveAll(folder) }()
-			p := &following{changer: changer{T: t, Rand: rand.New(rand.NewPCG(number, 15))}, folder: folder,
+			p := &following{changer: newChanger(t, number, 15), folder: folder,
 				directory: filepath.Join(folder, "store"), states: map[string]bool{}}
 			p.changed = p.note
 			p.run()

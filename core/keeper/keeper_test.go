@@ -17,6 +17,7 @@ import (
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
+	gpupages "libmmsb/gpu/pages"
 	"libmmsb/native"
 	"libmmsb/native/nativetest"
 )
@@ -33,7 +34,15 @@ func init() {
 	}
 }
 
-var hostPages = page.Options{SimulatedDevices: 1, DiskPath: os.TempDir()}
+// The devices are looked at by the first page that goes there.
+var hostPages = page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfTests, DiskPath: os.TempDir()}
+
+const devicesOfTests = 2
+
+func TestMain(m *testing.M) {
+	gpupages.Use()
+	os.Exit(m.Run())
+}
 
 // quiet is a keeper that saves only when it is asked.
 func quiet() Options {

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"libmmsb/core/persist"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
-	"libmmsb/native/nativetest"
 )
 
 var (
@@ -55,7 +53,7 @@ func runProgram(t *testing.T, number uint64) {
 	folder, err := os.MkdirTemp(inMemory(), "mmsb-store-")
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(folder) }()
-	p := &program{changer: changer{T: t, Rand: rand.New(rand.NewPCG(number, 14))}, folder: folder,
+	p := &program{changer: newChanger(t, number, 14), folder: folder,
 		directory: filepath.Join(folder, "store"), last: 1 << 10, names: map[string]pages{}, records: map[uint64]pages{}}
 	p.changed = p.learn
 	p.run()
@@ -172,48 +170,25 @@ func (p *program) step() {
 func (p *program) fullDisk() {
 	restore := filetest.Full(p.T, uint64(p.IntN(64<<10)))
 	defer restore()
+	changed := p.changed
+	p.full, p.changed = true, func() {}
 	for range p.IntN(12) {
-		var err error
-		var code status.Code
 		name := string(rune('a' + p.IntN(4)))
-		switch at := p.IntN(len(p.handles) + 1); p.IntN(6) {
+		switch p.IntN(8) {
 		case 0:
-			err = Save(p.context, p.IntN(2) == 0, nil)
+			p.takes(Save(p.context, p.IntN(2) == 0, nil))
 		case 1:
-			if err = SetName(p.context, name, nil); err == nil {
+			if p.takes(SetName(p.context, name, nil)) {
 				p.names[name] = p.state
 			}
 		case 2:
-			err = page.Use(p.context, func(c *page.Context) error {
-				handle, err := c.Create(uint64(1+p.IntN(5000)), page.CreateOptions{NUMANode: -1})
-				if status.Done(err) {
-					p.handles = append(p.handles, handle)
-				}
-				return err
-			})
-		case 3:
-			if at < len(p.handles) {
-				code = status.Code(nativetest.Destroy(p.handles[at]))
-				if code == status.OK || code == status.NotDurable {
-					p.handles = slices.Delete(p.handles, at, at+1)
-				}
-			}
+			p.groupOnFullDisk(restore)
 		default:
-			if at < len(p.handles) {
-				code = status.Code(nativetest.WritePage(p.handles[at], 0, []byte{byte(p.Uint32())}))
-			}
+			p.change()
 		}
-		if err != nil {
-			code = status.CodeOf(err)
-		}
-		now := stateOf(p.T, p.context)
-		if code == status.NoSpace {
-			require.Equal(p, p.state, now, "a call that was refused has changed something")
-		} else {
-			require.Contains(p, []status.Code{status.OK, status.NotDurable}, code, "%v", err)
-		}
-		p.state = now
+		p.refuses()
 	}
+	p.full, p.changed = false, changed
 	if p.IntN(2) == 0 {
 		copied := p.killedWith(restore)
 		require.Equal(p, p.state, read(p.T, copied, store.At{}))
@@ -230,6 +205,39 @@ func (p *program) fullDisk() {
 	}, patience, time.Millisecond)
 	p.learn()
 	p.since = infoOf(p.T, p.context).Journal.Last
+}
+
+// refuses looks at the state: a call that was refused has changed nothing.
+func (p *program) refuses() {
+	now := stateOf(p.T, p.context)
+	if p.code == status.NoSpace {
+		require.Equal(p, p.state, now, "a call that was refused has changed something")
+	}
+	p.state = now
+}
+
+// groupOnFullDisk makes a group of changes of which some may be refused, and so may its end: then it is still open.
+func (p *program) groupOnFullDisk(restore func()) {
+	before, handles := p.state, slices.Clone(p.handles)
+	require.NoError(p, page.BeginGroup(p.context))
+	for range 1 + p.IntN(6) {
+		p.change()
+		p.refuses()
+	}
+	if p.IntN(2) == 0 {
+		if p.takes(page.CommitGroup(p.context)) {
+			return
+		}
+		require.Equal(p, p.state, stateOf(p.T, p.context), "the group is open")
+	}
+	if p.code = status.CodeOf(page.RollbackGroup(p.context)); p.code != status.OK { // bytes on disk cannot come back
+		require.Contains(p, []status.Code{status.NoSpace, status.IO}, p.code)
+		restore()
+		require.NoError(p, page.RollbackGroup(p.context))
+	}
+	p.handles, p.code = handles, status.OK
+	require.Equal(p, before, stateOf(p.T, p.context), "after a rollback")
+	p.state = before
 }
 
 // learn takes what the context has for what must be there.
