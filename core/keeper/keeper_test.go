@@ -35,7 +35,8 @@ func init() {
 }
 
 // The devices are looked at by the first page that goes there.
-var hostPages = page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfTests, DiskPath: os.TempDir()}
+var hostPages = page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfTests, SimulatedMemory: 64 << 20,
+	DiskPath: os.TempDir()}
 
 const devicesOfTests = 2
 

@@ -109,7 +109,8 @@ type user struct {
 
 // newUser has a new context, and memory for pages that it adopts; nil: it adopts none.
 func newUser(t *testing.T, memory []byte) *user {
-	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfAUser})
+	context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devicesOfAUser,
+		SimulatedMemory: 256 << 20})
 	require.NoError(t, err)
 	u := &user{context: context, seen: make(map[[2]uint64]*pageState), adopted: make(map[uint64][]byte)}
 	if memory != nil {
