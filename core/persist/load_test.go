@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"libmmsb/core/page"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	gpupages "libmmsb/gpu/pages"
 	"libmmsb/native"
 )
 
@@ -215,5 +217,42 @@ func TestARefusedLoadClosesItsFile(t *testing.T) {
 	} {
 		require.Error(t, Load(context, FromPath(path), o, nil), name)
 		require.Zero(t, open(), name)
+	}
+}
+
+// Who loads pages of a device that is not there hears of which one, and what helps; also where only a journal has it.
+func TestPagesOfADeviceThatIsNotThere(t *testing.T) {
+	gpupages.Use()
+	contextWith := func(devices int32, fallback int32) uint64 {
+		context, err := page.NewContext(page.Options{Simulate: abi.SimulateAlways, SimulatedDevices: devices,
+			SimulatedMemory: 16 << 20, Fallback: fallback})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = page.Destroy(context) })
+		return context
+	}
+	for _, journaled := range []bool{false, true} {
+		from := contextWith(3, abi.FallbackError)
+		directory := filepath.Join(t.TempDir(), "journal")
+		if journaled {
+			require.NoError(t, OpenJournal(from, directory, JournalOptions{IntervalMs: 1}, nil))
+		}
+		handle := createFilled(t, from, 100, 17, 5)
+		require.NoError(t, page.Migrate(handle, abi.LocationGPU, 2))
+		path := filepath.Join(t.TempDir(), "snapshot")
+		options := LoadOptions{}
+		if journaled { // its base has no page
+			require.NoError(t, page.Destroy(from))
+			path, options.Journal = "", directory
+		} else {
+			require.NoError(t, Save(from, ToPath(path), SaveOptions{}, nil))
+		}
+		to := contextWith(1, abi.FallbackError)
+		err := Load(to, FromPath(path), options, nil)
+		require.Equal(t, status.NoDevice, status.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, "page 17 lies on device 2: ")
+		require.ErrorContains(t, err, "with fallback host such pages come to the host")
+		to = contextWith(1, abi.FallbackHost)
+		require.NoError(t, Load(to, FromPath(path), options, nil))
+		require.Equal(t, strings.Repeat("\x05", 100), worldOf(t, to).pages[17].bytes)
 	}
 }

@@ -364,7 +364,7 @@ func changeAgain(p *page.Page, record *journal.Record) error {
 	case journal.Write, journal.Run, journal.Delta:
 		return bytesAgain(p, record)
 	case journal.Migrate:
-		return p.Migrate(record.Location, record.Device)
+		return namesPage(p.Migrate(record.Location, record.Device), record.Page, record.Device)
 	case journal.MetadataSet, journal.MetadataRemove, journal.MetadataImport:
 		blob, changed, err := record.ChangeMetadata(p.Metadata())
 		if err != nil || !changed {
@@ -414,7 +414,7 @@ func takeAgain(c *page.Context, record *journal.Record) (f residency.Frame, node
 		options.NUMANode = -1
 		f, err = c.TakeFor(record.Size, &options)
 	}
-	return f, options.NUMANode, err
+	return f, options.NUMANode, namesPage(err, record.Page, record.Device)
 }
 
 func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record, asked func() error) error {

@@ -116,7 +116,17 @@ func (l *loader) placement(entry *snapshot.Page) (residency.Placement, error) {
 	if l.o.ToHost && entry.Location != abi.LocationDisk {
 		return residency.Placement{Location: abi.LocationCPU}, nil
 	}
-	return l.residency.Resolve(entry.Location, entry.Device)
+	to, err := l.residency.Resolve(entry.Location, entry.Device)
+	return to, namesPage(err, entry.ID, entry.Device)
+}
+
+// namesPage is an error of a page that is to lie on a device: where there is none, with which one it is, and what helps.
+func namesPage(err error, id uint64, device int32) error {
+	if status.CodeOf(err) != status.NoDevice {
+		return err
+	}
+	return status.Errorf(status.NoDevice, "page %d lies on device %d: %s; with fallback host such pages come to the host", id,
+		device, status.Of(err).Text)
 }
 
 // add stages pages on frames like one.
