@@ -265,13 +265,15 @@ test-go: $(STAMPS)/tools $(FAKECUDA) ## the Go packages
 	@python3 tools/go_test.py -vet=off ./...
 
 .PHONY: test-race
-test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector (the commit says which)
-	@$(RACE) $$(tools/share.py $(LONG_RACES) / \
+test-race: $(STAMPS)/tools $(FAKECUDA) ## a share of the Go packages under the race detector, or none (the commit says which)
+	@share=$$(tools/share.py $(LONG_RACES) / \
 	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)|libmmsb/core/.*') / \
-	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)' | grep -x 'libmmsb/core/.*'))
+	    $$(go list $(RACED) | grep -vxE '$(BY_NAME)' | grep -x 'libmmsb/core/.*') /); \
+	if [[ -n $$share ]]; then $(RACE) $$share; else echo "not run: this commit has test-asan instead"; fi
 
 space := $() $()
-# Shares that take about as long as all others of core, or all others. IN_TURN in tools/test_runner.py evens out what is left.
+# Shares that take about as long as all others of core, or all others, or AddressSanitizer, which is the last one. IN_TURN in
+# tools/test_runner.py evens out what is left.
 LONG_RACES := libmmsb/core/keeper libmmsb/core/snapshot libmmsb/core/file / libmmsb/core/persist / libmmsb/gpu/runtime
 BY_NAME := $(subst $(space),|,$(filter-out /,$(LONG_RACES)))
 RACED := $(patsubst %,./%/...,$(filter core gpu nccl transfer,$(GO_ROOMS)))
@@ -294,7 +296,7 @@ every-bit: $(STAMPS)/tools ## each bit of a journal, flipped by itself
 	@MMSB_EVERY_BIT=1 python3 tools/go_test.py -vet=off -run 'TestEveryFlippedBit$$' ./core/journal
 
 .PHONY: whole
-whole: race every-bit mutants vet test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle \
+whole: race test-asan every-bit mutants vet test-julia-one test-peers test-pictures test-jax test-docs test-gpu-bundle \
     test-deb test-dist test-wheel test-julia-package test-arm64 build/c/fuzz.run build/c/cancel_test.c.run \
     build/tsan/capture_test.c.run ## what `make test` has a part of
 	@tools/fuzz.sh 300000 $(SEED)
@@ -378,6 +380,8 @@ test-c: $(patsubst %,build/c/%.run,$(filter-out asan_test.c,$(C_TESTS))) ## the 
 .PHONY: test-asan
 test-asan: $(patsubst %,build/c-asan/%.run,$(filter-out cancel_test.c,$(C_TESTS))) ## under AddressSanitizer, library included
 	@ASAN_OPTIONS=detect_leaks=0 tools/run_programs.sh $^
+	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
+	    python3 tools/go_test.py -vet=off -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
 
 # native/ without Go: each native/tests/*_test.c with the C files that do not call into Go. gcc warns of
 # fences, which ThreadSanitizer does not model: -Wno-tsan.
@@ -405,13 +409,11 @@ tensors: build/c/tensor_test.c.run build/c-asan/tensor_test.c.run ## EXPORTS=100
 test-tsan: $(NATIVE_TESTS:%=build/tsan/%.run) ## native/ alone under ThreadSanitizer
 	@tools/run_programs.sh $^
 
-# These need the compiled kernels, whatever MMSB_CUDA says. What build/asan/libmmsb.so is built of is not compiled again.
+# These need the compiled kernels, whatever MMSB_CUDA says.
 .PHONY: test-kernels
 test-kernels: $(KERNEL_ARCHIVE) ## the kernels: what the archive holds, what the compiler says, their host build
 	@grep -E "Compiling|Used|spill" build/kernels/report.txt
 	@python3 tools/go_test.py -vet=off -tags $(TAGS),mmsbcuda ./gpu/kernels
-	@CGO_CFLAGS="$(CGO_CFLAGS) $(INVARIANTS)" \
-	    python3 tools/go_test.py -vet=off -tags $(TAGS),$(ASSERTING) -asan ./gpu/kernels
 
 .PHONY: test-fuzz
 test-fuzz: build/c/fuzz.run ## CALLS=100000 random calls of the C ABI against a model; SEED= repeats a run

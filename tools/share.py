@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""share.py LIST... [/ LIST...]...: prints one of the lists. The commit says which, so that some commits bring all. Where the tree
-has no commit, as unpacked from an archive, it prints all."""
+"""share.py LIST... [/ LIST...]...: prints one of the lists, which may be empty. The commit says which, so that some commits bring
+all. Where the tree has no commit, as unpacked from an archive, it prints all."""
 
 import subprocess
 import sys
-from itertools import groupby
 from pathlib import Path
 
 
@@ -18,5 +17,10 @@ def shares(count: int) -> tuple:
 
 
 if __name__ == "__main__":
-    lists = [list(words) for slash, words in groupby(sys.argv[1:], lambda word: word == "/") if not slash]
+    lists: list = [[]]
+    for word in sys.argv[1:]:
+        if word == "/":
+            lists.append([])
+        else:
+            lists[-1].append(word)
     print(*(word for share in shares(len(lists)) for word in lists[share]))

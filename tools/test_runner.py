@@ -130,10 +130,10 @@ def processors_used(since: float) -> str:
     return f"all: {took:.0f} s, {used:.0f} s of processors, {100 * used / took / processors:.0f} % of {processors}"
 
 
-# A commit has one of these: most need large downloads (the packages of other libraries, a browser, JAX), two build the library
+# A commit has one of these: most need large downloads (the packages of other libraries, a browser, JAX), three build the library
 # once more. The order is that of the Makefile's LONG_RACES, of which it has one by the same number: together, the two take
-# about as long in each commit.
-IN_TURN = (("test-pictures",), ("vet",), ("test-dist",), ("test-jax", "test-peers"), ("test-wheel",))
+# about as long in each commit. AddressSanitizer takes as long as both.
+IN_TURN = (("test-pictures",), ("vet",), ("test-dist",), ("test-jax", "test-peers"), ("test-wheel",), ("test-asan",))
 
 
 def of_other_commits() -> set:
