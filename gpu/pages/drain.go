@@ -15,8 +15,9 @@ const (
 	drainedBytes = 64 << 10
 	// The mailbox lies at the beginning of the staging memory of its lane, the list of a command here.
 	drainedTable = 4096
-	// looksOfHost are how often the host looks for the end of a command before it asks the driver what has become of the kernel.
-	looksOfHost = 500
+	// looksOfHost are how often the host looks for the end of a command before it asks the driver what has become of the kernel: as
+	// long as a small command takes over a link.
+	looksOfHost = 4000
 )
 
 // drained is what a call and the drain of a device share. It has a lane for itself.
