@@ -15,8 +15,8 @@ const (
 	drainedBytes = 64 << 10
 	// The mailbox lies at the beginning of the staging memory of its lane, the list of a command here.
 	drainedTable = 4096
-	// looksOfHost are how often the host looks for the end of a command before it asks the driver what has become of the kernel: as
-	// long as a small command takes over a link.
+	// looksOfHost are how often the host looks for the end of a command before it asks the driver what has become of the
+	// kernel: as long as a small command takes over a link.
 	looksOfHost = 4000
 )
 
