@@ -1356,9 +1356,10 @@ typedef struct mmsb_commands_options {
     int32_t workers;   /* 1; threads of the library that execute commands, at most 64; 0: calls do it */
     uint64_t capacity; /* 1024; commands that each thread can have waiting, at most 2^24; each takes 64 bytes */
     /* 0; 1: a kernel that stays on a device executes the commands whose pages lie there together and of which at most 64 KiB are
-     * copied, each without a launch of its own. It has one block of 256 threads, sleeps between its looks for commands, and ends
-     * by itself, some milliseconds after the last one or behind a thousand; work that waits for the whole device waits for that.
-     * Experimental: it has run on simulated devices only. */
+     * copied, each without a launch of its own, while no context is saved or has a journal, and no group is open. It has one
+     * block of 256 threads, sleeps between its looks for commands, and ends by itself, some milliseconds after the last one or
+     * behind a thousand; work that waits for the whole device waits for that. Experimental: it has run on simulated devices only.
+     */
     int32_t persistent;
     int32_t reserved_word;
     uint64_t reserved[5];
