@@ -28,16 +28,7 @@ func Bound(function func()) func() {
 }
 
 // Go runs a function in a goroutine. A panic in it ends only the goroutine.
-func Go(function func()) {
-	go func() {
-		defer func() {
-			if value := recover(); value != nil {
-				Caught(value)
-			}
-		}()
-		function()
-	}()
-}
+func Go(function func()) { Beside(function) }
 
 // Helper is a function that runs beside the goroutine that needs what it does.
 type Helper struct {
