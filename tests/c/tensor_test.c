@@ -681,12 +681,12 @@ static void exports_that_wait_do_not_pin(void) {
     CHECK_EQUAL(check_live(MMSB_KIND_TENSOR), 0);
 }
 
-/* What a save says that waits for raw writers, while there are some. */
-static mmsb_status_t waiting_save(mmsb_context_t context) {
+/* What a save says that waits for raw writers so long, while there are some. */
+static mmsb_status_t waiting_save(mmsb_context_t context, uint64_t timeout_ns) {
     mmsb_save_options_t options;
     mmsb_save_options_init(&options);
     options.raw_writes = MMSB_RAW_WRITES_WAIT;
-    options.timeout_ns = 20000000;
+    options.timeout_ns = timeout_ns;
     void *memory = NULL;
     uint64_t size;
     mmsb_status_t status = mmsb_snapshot_save_memory(context, &options, &memory, &size);
@@ -707,7 +707,7 @@ static void *delete_beside_a_pin(void *of) {
     void *address;
     CHECK_OK(mmsb_page_pin(helper->own, MMSB_PIN_WRITE, &address));
     helper->tensor->deleter(helper->tensor);
-    CHECK_STATUS(waiting_save(helper->context), MMSB_E_INVALID_STATE); /* the pin is the thread's still */
+    CHECK_STATUS(waiting_save(helper->context, MMSB_WAIT_FOREVER), MMSB_E_INVALID_STATE); /* the pin is the thread's still */
     return NULL;
 }
 
@@ -717,15 +717,15 @@ static void exports_count_as_the_exporters(void) {
     mmsb_page_t page;
     CHECK_OK(mmsb_page_create(helper.context, 100, NULL, &page));
     CHECK_OK(mmsb_page_create(helper.context, 100, NULL, &helper.own));
-    CHECK_OK(waiting_save(helper.context));
+    CHECK_OK(waiting_save(helper.context, MMSB_WAIT_FOREVER));
     helper.tensor = export(page, NULL);
-    CHECK_STATUS(waiting_save(helper.context), MMSB_E_INVALID_STATE);
+    CHECK_STATUS(waiting_save(helper.context, MMSB_WAIT_FOREVER), MMSB_E_INVALID_STATE);
     pthread_t thread;
     REQUIRE(pthread_create(&thread, NULL, delete_beside_a_pin, &helper) == 0);
     REQUIRE(pthread_join(thread, NULL) == 0);
-    CHECK_STATUS(waiting_save(helper.context), MMSB_E_TIMEOUT); /* for the other thread's pin, none of this one's */
+    CHECK_STATUS(waiting_save(helper.context, 20000000), MMSB_E_TIMEOUT); /* for the other thread's pin, none of this one's */
     CHECK_OK(mmsb_page_unpin(helper.own, MMSB_PIN_WRITE));
-    CHECK_OK(waiting_save(helper.context));
+    CHECK_OK(waiting_save(helper.context, MMSB_WAIT_FOREVER));
     CHECK_OK(mmsb_context_destroy(helper.context));
 }
 

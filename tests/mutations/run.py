@@ -202,7 +202,7 @@ def run_subject(subject: Subject, work: Path, chosen: Chosen, ran: set[tuple[str
 
 def share() -> list[Subject]:
     """A tenth of the subjects, as tools/share.py chooses."""
-    words = [word for row in SHARES for word in ("/", *(subject.name for subject in row))]
+    words = " / ".join(" ".join(subject.name for subject in row) for row in SHARES).split()
     command = [sys.executable, str(ROOT / "tools/share.py"), *words]
     chosen = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     print("`make mutants` has all subjects; here are, as the commit chooses: " + ", ".join(chosen), flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import mmsb
 import pytest
-from conftest import PATIENCE, SOURCE, RunPython
+from conftest import PATIENCE, SOURCE, RunPython, runs_out_of_time
 from mmsb._ffi import find_library
 
 
@@ -436,24 +437,38 @@ def test_a_store_has_one_writer(tmp_path: Path) -> None:
 
 def test_long_calls_have_a_timeout(tmp_path: Path) -> None:
     """64 MiB take longer than 1 ns, and than a try; a call that times out has left nothing."""
-    with mmsb.open(tmp_path, save_bytes=math.inf) as store:
-        page = store.create_page(64 << 20)
-        page.write(0, os.urandom(64 << 20))
-        calls: list[Callable[[float], None]] = [
-            lambda timeout: store.checkpoint(True, timeout),
-            lambda timeout: store.name("name", timeout),
-        ]
+    calls: list[Callable[[mmsb.Context, float], None]] = [
+        lambda store, timeout: store.checkpoint(True, timeout),
+        lambda store, timeout: store.name("name", timeout),
+    ]
+    data = os.urandom(64 << 20)
+    directory = tmp_path / "store"
+    for call in calls:
+
+        def late(timeout: float, call: Callable[[mmsb.Context, float], None] = call) -> None:
+            shutil.rmtree(directory, ignore_errors=True)
+            with mmsb.open(directory, save_bytes=math.inf) as store:
+                store.create_page(len(data)).write(0, data)
+                try:
+                    call(store, timeout)
+                except mmsb.TimeoutError:
+                    assert mmsb.store_points(directory) == []
+                    raise
+
+        runs_out_of_time(late, lambda _: None)
+    with mmsb.open(directory, save_bytes=math.inf) as store:
+        store.page(next(iter(store)).id).write(0, data[::-1])
         for call in calls:
-            for timeout, error in ((1e-9, mmsb.TimeoutError), (0, mmsb.WouldBlockError), (-1, mmsb.InvalidArgumentError)):
+            for timeout, error in ((0, mmsb.WouldBlockError), (-1, mmsb.InvalidArgumentError)):
                 with pytest.raises(error):
-                    call(timeout)
-        assert mmsb.store_points(tmp_path) == []
+                    call(store, timeout)
+        assert mmsb.store_points(directory) == []
         store.sync(PATIENCE)
         store.checkpoint(True, timeout=PATIENCE)
-        assert mmsb.store_points(tmp_path)[0].whole
-    for timeout, error in ((1e-9, mmsb.TimeoutError), (0, mmsb.WouldBlockError)):
-        for mode in ("write", "read"):
-            with pytest.raises(error):
-                mmsb.open(tmp_path, mode, timeout=timeout)
-    with mmsb.open(tmp_path, timeout=PATIENCE) as store:
+        assert mmsb.store_points(directory)[0].whole
+    for mode in ("write", "read"):
+        runs_out_of_time(lambda timeout, mode=mode: mmsb.open(directory, mode, timeout=timeout), lambda store: store.close())  # type: ignore
+        with pytest.raises(mmsb.WouldBlockError):
+            mmsb.open(directory, mode, timeout=0)
+    with mmsb.open(directory, timeout=PATIENCE) as store:
         assert len(store) == 1
