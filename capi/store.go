@@ -116,6 +116,9 @@ func mmsbgo_store_info(context C.mmsb_context_t, info *C.mmsb_store_info_t) (cod
 //export mmsbgo_store_wait
 func mmsbgo_store_wait(context C.mmsb_context_t, record C.uint64_t, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
+	if err := keeper.CheckWait(uint64(context)); err != nil {
+		return failed(err)
+	}
 	return failed(waitFor(work, func(w *ticket.Work) error { return keeper.Wait(uint64(context), uint64(record), w) }))
 }
 

@@ -1293,8 +1293,11 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *              ends, its groups are rolled back first.
  * Saves        A save waits at its moment until no group is open; meanwhile, and during the moment, a begin waits. Loads and
  *              the opening and closing of a journal return MMSB_E_BUSY while a group is open. On the thread that has a group open
- *              these calls, saves, mmsb_journal_sync and mmsb_journal_trim return MMSB_E_BUSY for the group's context, and
- *              mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like mmsb_page_create_many with a timeout.
+ *              these calls, saves, mmsb_journal_sync, mmsb_journal_trim and mmsb_store_wait return MMSB_E_BUSY for the group's
+ *              context, and mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like mmsb_page_create_many with a
+ *              timeout.
+ * Followers    In a context that follows a store (MMSB_STORE_FOLLOW) a group changes nothing, but pages are read in it as of one
+ *              moment: what the writer does meanwhile is applied when no group is open. So keep it short.
  * Memory       The bytes that a group has changed, as they were, and the records of its changes are kept until its end, in memory
  *              that memory_limit counts. A call that finds no memory for this fails and has changed nothing; the group stays
  *              open.
@@ -1304,9 +1307,10 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  */
 
 /* Opens a group of the calling thread.
- * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has one open in the context), MMSB_E_BUSY (a save or load keeps groups
- * out, and the thread has one open in another context), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (65 535 groups are open). Threads:
- * any. Blocks: while a save waits for other groups, or is at its moment. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has one open in the context), MMSB_E_BUSY (a save, load or
+ * follower keeps groups out, and the thread has one open in another context; a follower cannot apply the rest of a group, as a
+ * page is pinned or by an error), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (65 535 groups are open). Threads: any. Blocks: while a
+ * save or follower waits for other groups, a save is at its moment or a follower applies a group. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_group_begin(mmsb_context_t context);
 
 /* Ends the thread's group: its changes stand, and reach the journal as one. If the journal does not take them, nothing has
@@ -2024,15 +2028,17 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * A directory has one writer at a time, also over processes; a writer that has died does not count. Any number of processes
  * read it meanwhile: what they open has the calls before the writer's last mmsb_journal_sync, and those older than
  * interval_ms. Those that follow it (MMSB_STORE_FOLLOW) have its pages live: within a few milliseconds a call's change is
- * applied to their pages, in the writer's order and group by group: a save never has half a group. It need not be durable.
+ * applied to their pages, in the writer's order and group by group: a save never has half a group, and who reads several pages
+ * within a group of the follower (mmsb_group_begin) reads them as of one moment. It need not be durable.
  * Who cannot read the writer's memory, on another machine or without the right to read journal.ring, has what the writer has
  * written to its journal, interval_ms after a call at the latest unless the disk is slower. Handles stay valid. A page that
  * is pinned in a follower is not resized, moved or destroyed there: the follower waits until it is unpinned, and so does all
  * that comes behind it. Where the store goes on with another state (a branch), has removed records before they were read, or
  * has lost some that were (a power cut), the newest state is loaded anew: all handles become stale, ids stay. With keep_last
  * = 1 a save removes all records before it, so that a follower that is a few milliseconds late can miss some: 2 gives it the
- * time between two saves. A follower cannot load anything else, and bytes that the writer writes through pointers come with
- * such a load only. The log and mmsb_store_info tell what fails; it is tried again. */
+ * time between two saves. An error in the middle of a group (MMSB_E_LIMIT) leaves half of it, until the state is loaded anew:
+ * saves and groups of the follower return MMSB_E_BUSY meanwhile. A follower cannot load anything else, and bytes that the
+ * writer writes through pointers come with such a load only. The log and mmsb_store_info tell what fails; it is tried again. */
 
 #define MMSB_NEVER UINT64_MAX /* a number of bytes that never come */
 
@@ -2143,8 +2149,8 @@ MMSB_API mmsb_status_t mmsb_store_info(mmsb_context_t context, mmsb_store_info_t
 /* Waits until the pages of a context that follows a store have the state behind a record of its journal, or behind a later one.
  * The writer knows the number of its last record from mmsb_journal_info or mmsb_store_info. work may be NULL.
  * Errors: handle errors, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_ARGUMENT, MMSB_E_INVALID_STATE (the context does not follow a
- * store), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (a timeout of 0), MMSB_E_CANCELLED. Threads: any. Blocks: until the record is
- * applied or the time is over. Since 0.1. */
+ * store), MMSB_E_BUSY (the thread has a group open in it), MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (a timeout of 0),
+ * MMSB_E_CANCELLED. Threads: any. Blocks: until the record is applied or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_wait(mmsb_context_t context, uint64_t record, const mmsb_work_options_t *work);
 
 /* The asynchronous form of mmsb_store_wait.

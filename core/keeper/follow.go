@@ -7,6 +7,7 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/log"
+	"libmmsb/core/page"
 	"libmmsb/core/persist"
 	"libmmsb/core/safego"
 	"libmmsb/core/status"
@@ -213,10 +214,13 @@ func Wait(context, record uint64, w *ticket.Work) error {
 	}
 }
 
-// CheckWait checks the arguments of Wait.
+// CheckWait checks the arguments of Wait. Errors: Busy (the calling thread has a group open, which the follower waits for), those
+// of Wait.
 func CheckWait(context uint64) error {
-	_, err := waitable(context)
-	return err
+	if _, err := waitable(context); err != nil {
+		return err
+	}
+	return page.Use(context, (*page.Context).CheckNoOwnGroup)
 }
 
 func waitable(context uint64) (*follower, error) {

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/abi"
@@ -124,6 +126,156 @@ func TestAFollowerWaitsForPins(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, page.Destroy(follower))
 	require.Zero(t, nativetest.UnpinPage(seen, false))
+}
+
+// Who has a group open in a follower sees one state of its writer; what comes is applied behind that.
+func TestAGroupInAFollower(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	directory := filepath.Join(t.TempDir(), "store")
+	writer := openStore(t, directory, quiet())
+	one, two := create(t, writer, 100), create(t, writer, 100)
+	follower := followStore(t, directory)
+	caughtUp(t, writer, follower)
+	require.NoError(t, page.BeginGroup(follower))
+	before, had := stateOf(t, follower), infoOf(t, follower).Following.Record
+	grouped(t, writer, func() {
+		require.Zero(t, nativetest.WritePage(one, 0, []byte("one")))
+		require.Zero(t, nativetest.WritePage(two, 0, []byte("two")))
+	})
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	require.Equal(t, status.Busy, status.CodeOf(CheckWait(follower)))
+	err := persist.Save(follower, persist.ToPath(filepath.Join(t.TempDir(), "saved")), persist.SaveOptions{}, nil)
+	require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, had, infoOf(t, follower).Following.Record)
+	require.Equal(t, before, stateOf(t, follower))
+	require.NoError(t, page.CommitGroup(follower))
+	caughtUp(t, writer, follower)
+	require.Equal(t, stateOf(t, writer), stateOf(t, follower))
+
+	// A state that is loaded anew waits, too.
+	require.NoError(t, SetName(writer, "from", nil))
+	require.NoError(t, page.BeginGroup(follower))
+	before = stateOf(t, follower)
+	require.NoError(t, page.Destroy(writer))
+	o := quiet()
+	o.Mode, o.At = abi.StoreBranch, store.At{Name: "from"}
+	writer = openStore(t, directory, o)
+	create(t, writer, 10)
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, before, stateOf(t, follower))
+	require.NoError(t, page.RollbackGroup(follower))
+	caughtUp(t, writer, follower)
+	require.Equal(t, stateOf(t, writer), stateOf(t, follower))
+	require.Zero(t, infoOf(t, follower).Following.Failures)
+
+	// It ends with a group open, and with a follower that waits for it.
+	require.NoError(t, page.BeginGroup(follower))
+	create(t, writer, 10)
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	time.Sleep(10 * time.Millisecond)
+	require.NoError(t, page.Destroy(follower))
+}
+
+// Readers of which one always has a group open do not hold a follower back, nor a load.
+func TestReadersOfAFollowerLetItGoOn(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	writer := openStore(t, directory, quiet())
+	create(t, writer, 100)
+	follower := followStore(t, directory)
+	caughtUp(t, writer, follower)
+	ended := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				assert.NoError(t, page.BeginGroup(follower))
+				time.Sleep(time.Millisecond)
+				assert.NoError(t, page.CommitGroup(follower))
+			}
+		})
+	}
+	defer readers.Wait()
+	defer close(ended)
+	create(t, writer, 100)
+	caughtUp(t, writer, follower)
+	require.NoError(t, SetName(writer, "from", nil))
+	create(t, writer, 100)
+	require.NoError(t, page.Destroy(writer))
+	o := quiet()
+	o.Mode, o.At = abi.StoreBranch, store.At{Name: "from"}
+	writer = openStore(t, directory, o)
+	create(t, writer, 10)
+	caughtUp(t, writer, follower)
+	require.Equal(t, stateOf(t, writer), stateOf(t, follower))
+}
+
+// A follower that cannot go on in the middle of a group shows no half of it as a whole: neither to a group nor to a save.
+func TestAFollowerThatFailsWithinAGroup(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	writer := openStore(t, directory, quiet())
+	one, pinned := create(t, writer, 100), create(t, writer, 5000)
+	o := quiet()
+	o.Mode, o.IntervalMs = abi.StoreFollow, 1
+	pages := hostPages
+	pages.MemoryLimit = 64 << 20
+	follower, err := Open(directory, pages, o, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, page.Destroy(follower)) }()
+	caughtUp(t, writer, follower)
+	save := func() error {
+		return persist.Save(follower, persist.ToPath(filepath.Join(t.TempDir(), "saved")), persist.SaveOptions{}, nil)
+	}
+	begins := func() error {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := page.BeginGroup(follower); err != nil {
+			return err
+		}
+		return page.CommitGroup(follower)
+	}
+	require.NoError(t, begins())
+	require.NoError(t, save())
+
+	seen := handleOf(t, follower, idOf(pinned))
+	_, code := nativetest.PinPage(seen, false)
+	require.Zero(t, code)
+	grouped(t, writer, func() {
+		require.Zero(t, nativetest.WritePage(one, 0, []byte("half")))
+		require.Zero(t, nativetest.Destroy(pinned))
+	})
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	stuck := func() bool { return status.CodeOf(begins()) == status.Busy }
+	require.Eventually(t, stuck, patience, time.Millisecond, "it waits for the pin")
+	require.ErrorContains(t, begins(), "cannot go on")
+	require.Zero(t, nativetest.UnpinPage(seen, false))
+	caughtUp(t, writer, follower)
+	require.NoError(t, begins())
+
+	var large uint64
+	grouped(t, writer, func() {
+		require.Zero(t, nativetest.WritePage(one, 0, []byte("more")))
+		large = create(t, writer, 256<<20)
+	})
+	require.NoError(t, persist.SyncJournal(writer, nil))
+	require.Eventually(t, func() bool { return infoOf(t, follower).Following.Failures > 0 }, patience, time.Millisecond)
+	require.Equal(t, status.Busy, status.CodeOf(save()))
+	require.Equal(t, status.Busy, status.CodeOf(begins()))
+	require.Zero(t, nativetest.Destroy(large))
+	require.NoError(t, Save(writer, true, nil))
+	caughtUp(t, writer, follower)
+	require.Equal(t, stateOf(t, writer), stateOf(t, follower))
+	require.NoError(t, begins())
+	require.NoError(t, save())
 }
 
 // grouped runs work in a group.
@@ -302,6 +454,8 @@ func (p *following) step() {
 		p.saveOfFollower()
 	case 7, 8:
 		p.group()
+	case 9:
+		p.groupOfFollower()
 	default:
 		p.change()
 	}
@@ -375,4 +529,32 @@ func (p *following) saveOfFollower() {
 	defer func() { require.NoError(p, page.Destroy(context)) }()
 	require.NoError(p, persist.Load(context, persist.FromPath(path), persist.LoadOptions{}, nil))
 	require.True(p, p.states[digest(stateOf(p.T, context))], "it is no state that the writer had")
+}
+
+// groupOfFollower reads a follower twice within a group: both times the same state that the writer had between its calls.
+func (p *following) groupOfFollower() {
+	if len(p.followers) == 0 {
+		return
+	}
+	follower := p.followers[p.IntN(len(p.followers))]
+	read := make(chan [2]string, 1)
+	go func() {
+		defer close(read)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if status.CodeOf(page.BeginGroup(follower)) == status.Busy { // it waits for a page that the program has pinned
+			return
+		}
+		first := digest(stateOf(p.T, follower))
+		time.Sleep(time.Millisecond)
+		read <- [2]string{first, digest(stateOf(p.T, follower))}
+		assert.NoError(p, page.CommitGroup(follower))
+	}()
+	for range 5 {
+		p.change()
+	}
+	if states, ok := <-read; ok {
+		require.Equal(p, states[0], states[1])
+		require.True(p, p.states[states[0]], "it is no state that the writer had")
+	}
 }

@@ -158,13 +158,20 @@ func (c *Context) DependencyOrder() []uint64 {
 
 // Moment calls begin with the leaves that the context has, and returns the dependencies as they are then, by ids: no edge and no
 // leaf comes or goes meanwhile, no page whose record the journal has is still about to begin, and no group is open: those that
-// are it waits for, until cancel. Errors: Busy (the thread has a group open), Cancelled, StaleHandle (the context ends).
+// are it waits for, until cancel. Errors: Busy (the thread has a group open, or a follower is stuck), Cancelled, StaleHandle (the
+// context ends).
 func (c *Context) Moment(cancel <-chan struct{}, begin func(leaves []memory.Leaf)) (edges [][2]uint64, err error) {
-	release, err := c.groups.awaitAll(c, cancel)
+	release, err := c.KeepGroupsOut(cancel)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+	c.groups.Lock()
+	err = c.groups.checkStuck(c)
+	c.groups.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	c.creating.Lock()
 	defer c.creating.Unlock()
 	c.dependencies.Lock()

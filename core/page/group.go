@@ -21,7 +21,8 @@ type groups struct {
 	sync.Mutex
 	open    map[native.Group]*group
 	waiting int           // who waits until none is open, or needs that none is: no group begins
-	changed chan struct{} // closed when one of both has changed; nil where nobody waits
+	stuck   error         // why a follower cannot go on in the middle of a group: none begins, and no save
+	changed chan struct{} // closed when one of these has changed; nil where nobody waits
 	named   uint64        // names given to groups
 }
 
@@ -146,13 +147,14 @@ func (g *groups) await(c *Context, ready func() bool, cancel <-chan struct{}) er
 	}
 }
 
-// awaitAll waits until no group is open; none begins until release. Errors: Busy (the calling thread has one open), those of
-// await.
-func (g *groups) awaitAll(c *Context, cancel <-chan struct{}) (release func(), err error) {
+// KeepGroupsOut waits until no group is open; none begins until release. Errors: Busy (the calling thread has one open),
+// Cancelled, StaleHandle (the context ends).
+func (c *Context) KeepGroupsOut(cancel <-chan struct{}) (release func(), err error) {
 	if err := c.CheckNoOwnGroup(); err != nil {
 		return nil, err
 	}
 	c.rollbackLeft()
+	g := &c.groups
 	g.Lock()
 	defer g.Unlock()
 	g.waiting++
@@ -164,7 +166,7 @@ func (g *groups) awaitAll(c *Context, cancel <-chan struct{}) (release func(), e
 	return g.letIn, nil
 }
 
-// keepOut is awaitAll for what does not wait. Errors: Busy.
+// keepOut is KeepGroupsOut for what does not wait. Errors: Busy.
 func (g *groups) keepOut(c *Context) (release func(), err error) {
 	c.rollbackLeft()
 	g.Lock()
@@ -178,7 +180,7 @@ func (g *groups) keepOut(c *Context) (release func(), err error) {
 
 // AwaitGroups waits until no group is open. Errors: as Moment.
 func (c *Context) AwaitGroups(cancel <-chan struct{}) error {
-	release, err := c.groups.awaitAll(c, cancel)
+	release, err := c.KeepGroupsOut(cancel)
 	if err != nil {
 		return err
 	}
@@ -191,6 +193,24 @@ func (g *groups) letIn() {
 	defer g.Unlock()
 	g.waiting--
 	g.tell()
+}
+
+// Stuck says why a follower cannot go on in the middle of a group, which may be the fault of a thread that would wait for it;
+// nil: it goes on. Meanwhile a group that begins, and a save at its moment, are Busy.
+func (c *Context) Stuck(why error) {
+	c.groups.Lock()
+	defer c.groups.Unlock()
+	c.groups.stuck = why
+	c.groups.tell()
+}
+
+// checkStuck is under the lock.
+func (g *groups) checkStuck(c *Context) error {
+	if g.stuck == nil {
+		return nil
+	}
+	return status.Errorf(status.Busy, "context 0x%016x is in the middle of a group, and the follower cannot go on: %v",
+		c.handle, g.stuck)
 }
 
 // WithoutGroups runs work while no group is open and none begins. Errors: Busy, those of work.
@@ -219,9 +239,13 @@ func (c *Context) beginGroup() error {
 	defer g.Unlock()
 	if others && g.waiting > 0 { // two threads could wait for each other's
 		return status.Errorf(status.Busy,
-			"context 0x%016x is kept free of groups by a save or load, and this thread has one open in another context", c.handle)
+			"context 0x%016x is kept free of groups by a save, load or follower, and this thread has one open in another context",
+			c.handle)
 	}
-	if err := g.await(c, func() bool { return g.waiting == 0 }, nil); err != nil {
+	if err := g.await(c, func() bool { return g.waiting == 0 || g.stuck != nil }, nil); err != nil {
+		return err
+	}
+	if err := g.checkStuck(c); err != nil {
 		return err
 	}
 	made, code := native.OpenGroup(c.index, newVersion())

@@ -25,8 +25,8 @@ type Follower struct {
 	pages   *native.ByID
 	// moved: a load gave the pages versions above all that they had in this context. From there on each change moves them by one.
 	moved   bool
-	holds   bool // the moment of a save: a group is applied, but not to its end
-	broken  bool // a part was not applied to its end
+	leave   func() // lets saves take their moment, and groups begin; nil, but while a group is applied
+	broken  bool   // a part was not applied to its end
 	applied atomic.Uint64
 }
 
@@ -39,6 +39,7 @@ func Follow(context uint64, directory string) (f *Follower, err error) {
 			return status.Errorf(status.InvalidState, "context 0x%016x can be changed", context)
 		}
 		s.follows.Store(true)
+		s.context.Stuck(nil) // the load has brought all of each group
 		from := s.loaded.Point
 		f.moved = s.loaded.moved
 		f.pages = native.NewByID(s.context.Count())
@@ -107,25 +108,44 @@ func (f *Follower) Poll() (grown bool, err error) {
 		f.broken = err != nil
 		return err
 	})
-	if f.holds { // only after an error
+	if f.leave != nil { // only after an error: the state stays as it is in the middle of a group, until it is loaded anew
 		_ = use(f.context, func(s *state) error {
-			<-s.moment
+			s.context.Stuck(err)
 			return nil
 		})
-		f.holds = false
+		f.leave()
 	}
 	return grown, err
 }
 
-// apply applies records that lie one behind the other. No save takes its moment between those of a group.
+// enter begins what other threads see of a group, but not within groups of their own, nor in a save.
+func (f *Follower) enter(s *state) error {
+	select {
+	case s.moment <- struct{}{}:
+	case <-s.ended:
+		return s.goesOn(nil, 0)
+	}
+	letIn, err := s.context.KeepGroupsOut(s.ended)
+	if err != nil {
+		<-s.moment
+		return err
+	}
+	s.context.Stuck(nil)
+	f.leave = func() {
+		f.leave = nil
+		letIn()
+		<-s.moment
+	}
+	return nil
+}
+
+// apply applies records that lie one behind the other. No save takes its moment between those of a group, and no group of a
+// reader is open meanwhile.
 func (f *Follower) apply(s *state, part *journal.Part) error {
-	if !f.holds {
-		select {
-		case s.moment <- struct{}{}:
-		case <-s.ended:
-			return s.goesOn(nil, 0)
+	if f.leave == nil {
+		if err := f.enter(s); err != nil {
+			return err
 		}
-		f.holds = true
 	}
 	a := &again{Follower: f, state: s}
 	for len(part.Records) > 0 {
@@ -141,8 +161,7 @@ func (f *Follower) apply(s *state, part *journal.Part) error {
 		}
 	}
 	if part.Whole {
-		<-s.moment
-		f.holds = false
+		f.leave()
 		f.applied.Store(f.tail.Last())
 	}
 	return nil
@@ -161,8 +180,12 @@ func (a *again) patiently(record *journal.Record) error {
 	for patience := least; ; patience = min(2*patience, most) {
 		err := a.apply(record)
 		if status.CodeOf(err) != status.Busy {
+			if told {
+				a.state.context.Stuck(nil)
+			}
 			return asDamage(record, err)
 		}
+		a.state.context.Stuck(err) // who has the pin may begin a group
 		if !told {
 			log.Logf(log.Warning, "context 0x%016x follows its journal no further than record %d, until it can: %v",
 				a.state.context.Handle(), record.Sequence-1, err)

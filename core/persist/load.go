@@ -93,8 +93,10 @@ func (s *state) load(source *LoadSource, o *LoadOptions, w *ticket.Work) (releas
 		return nil, status.Errorf(status.InvalidState, "context 0x%016x follows a store, which alone says what its pages are",
 			s.context.Handle())
 	}
-	if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
-		return nil, err
+	if !o.Follows { // who follows waits for them
+		if err := s.context.WithoutGroups(func() error { return nil }); err != nil { // before all is read for nothing
+			return nil, err
+		}
 	}
 	if err := s.journals.refused(); err != nil && !o.Follows {
 		return nil, err
@@ -212,6 +214,13 @@ func (l *loader) run() (releases []func(), err error) {
 		return nil, err
 	}
 	l.forgetChanged()
+	if l.o.Follows {
+		release, err := l.context.KeepGroupsOut(l.work.Done())
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	// What is remembered only a save reads, and there is none.
 	l.journals.Lock()
 	defer l.journals.Unlock()

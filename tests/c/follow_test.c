@@ -235,6 +235,34 @@ static void a_record_is_waited_for(void) {
     CHECK_OK(mmsb_context_destroy(follower));
 }
 
+/* Two pages that the writer changes together are read together: in a group of the follower nothing comes between. */
+static void a_group_reads_one_moment(void) {
+    mmsb_context_t writer = open_store(MMSB_STORE_WRITE);
+    mmsb_page_t pages[2] = {new_page(writer, SIZE), new_page(writer, SIZE)}, seen[2];
+    CHECK_OK(mmsb_journal_sync(writer, NULL));
+    mmsb_context_t follower = open_store(MMSB_STORE_FOLLOW);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(mmsb_page_lookup(follower, mmsb_page_id(pages[i]), &seen[i]));
+    }
+    for (uint64_t counter = 1; counter < 200; counter++) {
+        CHECK_OK(mmsb_group_begin(writer));
+        for (int i = 0; i < 2; i++) {
+            write_counter(pages[i], counter);
+        }
+        CHECK_OK(mmsb_group_commit(writer));
+        CHECK_OK(mmsb_group_begin(follower));
+        const uint64_t first = read_counter(seen[0]);
+        CHECK_EQUAL(mmsb_page_write(seen[0], 0, &counter, sizeof counter), MMSB_E_INVALID_STATE);
+        CHECK_EQUAL(read_counter(seen[1]), first);
+        CHECK_EQUAL(mmsb_store_wait(follower, 1, NULL), MMSB_E_BUSY);
+        CHECK_OK(mmsb_group_commit(follower));
+    }
+    wait_until(follower, last_record(writer));
+    CHECK_EQUAL(read_counter(seen[1]), 199);
+    CHECK_OK(mmsb_context_destroy(writer));
+    CHECK_OK(mmsb_context_destroy(follower));
+}
+
 int main(int count, char **arguments) {
     program = arguments[0];
     if (count > 2 && strcmp(arguments[1], "write") == 0) {
@@ -249,6 +277,7 @@ int main(int count, char **arguments) {
     RUN_IN_FOLDER(another_process_is_followed);
     RUN_IN_FOLDER(a_follower_that_was_stopped);
     RUN_IN_FOLDER(a_record_is_waited_for);
+    RUN_IN_FOLDER(a_group_reads_one_moment);
     folder_end();
     return check_report();
 }

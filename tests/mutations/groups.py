@@ -48,7 +48,7 @@ GROUPS = Go(
         ),
         Mutant(
             "moment-does-not-wait", "a save takes its moment while groups are open",
-            "awaitAll", "len(g.open) == 0", "true",
+            "KeepGroupsOut", "len(g.open) == 0", "true",
         ),
         Mutant(
             "begin-does-not-wait", "a group begins while a save waits for its moment",

@@ -186,6 +186,31 @@ STORES = Go(
             mode="^TestAFollowerWaitsForPins$",
         ),
         Mutant(
+            "follower-within-groups", "a follower applies what comes while somebody has a group open",
+            "Follower.enter", "s.context.KeepGroupsOut(s.ended)", "func() {}, error(nil)",
+            mode="^TestAGroupInAFollower$",
+        ),
+        Mutant(
+            "readers-hold-loads-back", "a follower loads its state anew only when no group happens to be open",
+            "loader.run", "if l.o.Follows {", "if false {",
+            mode="^TestReadersOfAFollowerLetItGoOn$",
+        ),
+        Mutant(
+            "groups-wait-for-their-pins", "a group waits for a follower that waits for a pin",
+            "again.patiently", "a.state.context.Stuck(err)", "",
+            mode="^TestAFollowerThatFailsWithinAGroup$",
+        ),
+        Mutant(
+            "half-a-group-saved", "a save has half a group, where an error stopped the follower in it",
+            "Context.Moment", "err = c.groups.checkStuck(c)", "",
+            mode="^TestAFollowerThatFailsWithinAGroup$",
+        ),
+        Mutant(
+            "stuck-for-good", "a follower that was loaded anew is never read as of one moment again",
+            "Follow", "s.context.Stuck(nil)", "",
+            mode="^TestAFollowerThatFailsWithinAGroup$",
+        ),
+        Mutant(
             "follower-keeps-old-versions", "after a load a follower takes the versions of the writer",
             "Follow", "f.moved = s.loaded.moved", "f.moved = false",
             mode="^TestAFollowerThatComesTooLate$",

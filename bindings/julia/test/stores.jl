@@ -70,6 +70,14 @@ end
             write_page!(page, UInt8[99])
             sync_journal(state)
             @test fetch(ticket) === replica && read_page(mine)[1] == 99
+            group(replica) do # nothing comes meanwhile
+                write_page!(page, UInt8[98])
+                @test fails(() -> wait_record(replica, 1), PageBusyError, 22)
+                sleep(0.05)
+                @test read_page(mine)[1] == 99
+            end
+            wait_record(replica, store_info(state).last_record; timeout = 600)
+            @test read_page(mine)[1] == 98
             @test fails(() -> write_page!(mine, UInt8[1]), MMSBError, 15)
             @test fails(() -> wait_record(state, 1), MMSBError, 15)
         end

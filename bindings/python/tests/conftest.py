@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import mmsb
 import pytest
@@ -26,9 +27,9 @@ SOURCE = Path(mmsb.__file__).resolve().parents[1]
 RunPython = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def runs_out_of_time(call: Callable[[float], object], undo: Callable[[object], object]) -> None:
-    """A call with a timeout of 1 ns fails with TimeoutError. A machine that stops the thread which tells the time may let the work end
-    before, as the contract allows: it is undone then, and tried again."""
+def runs_out_of_time(call: Callable[[float], object], undo: Callable[[Any], object]) -> None:
+    """A call with a timeout of 1 ns fails with TimeoutError. A machine that stops the thread which tells the time may let the
+    work end before, as the contract allows: it is undone then, and tried again."""
     for _ in range(20):
         try:
             done = call(1e-9)

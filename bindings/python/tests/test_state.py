@@ -469,7 +469,7 @@ def test_a_file_that_is_replaced_again_and_again(tmp_path: Path, monkeypatch: py
         with pytest.raises(mmsb.MismatchError, match="a was replaced while it was read, 3 times: load it again"):
             load(tmp_path / "a", {"model": model, "step": 0})
     monkeypatch.setattr("mmsb.state.checkpoint._TRIES", 1 << 30)
-    texts = []
+    texts: list[str] = []
     while not any("a was replaced again and again for" in text for text in texts):  # the time may end within a read, too
         assert len(texts) < 20, texts
         with pytest.raises(mmsb.TimeoutError) as caught:

@@ -214,6 +214,14 @@ def test_a_store_is_followed(tmp_path: Path) -> None:
                 store.sync()
                 ticket.wait(PATIENCE)
             assert mine.read(0, 3) == b"end"
+            with replica.group():
+                page.write(0, b"new")
+                with pytest.raises(mmsb.BusyError):
+                    replica.wait(1)
+                time.sleep(0.05)
+                assert mine.read(0, 3) == b"end"
+            replica.wait(store.info().last_record, timeout=PATIENCE)
+            assert mine.read(0, 3) == b"new"
             calls: list[Callable[[], object]] = [
                 lambda: mine.write(0, b"lost"),
                 lambda: replica.restore_bytes(store.save_bytes()),
@@ -437,7 +445,7 @@ def test_a_store_has_one_writer(tmp_path: Path) -> None:
 
 def test_long_calls_have_a_timeout(tmp_path: Path) -> None:
     """64 MiB take longer than 1 ns, and than a try; a call that times out has left nothing."""
-    calls: list[Callable[[mmsb.Context, float], None]] = [
+    calls: list[Callable[[mmsb.Store, float], None]] = [
         lambda store, timeout: store.checkpoint(True, timeout),
         lambda store, timeout: store.name("name", timeout),
     ]
@@ -445,7 +453,7 @@ def test_long_calls_have_a_timeout(tmp_path: Path) -> None:
     directory = tmp_path / "store"
     for call in calls:
 
-        def late(timeout: float, call: Callable[[mmsb.Context, float], None] = call) -> None:
+        def late(timeout: float, call: Callable[[mmsb.Store, float], None] = call) -> None:
             shutil.rmtree(directory, ignore_errors=True)
             with mmsb.open(directory, save_bytes=math.inf) as store:
                 store.create_page(len(data)).write(0, data)
@@ -467,8 +475,12 @@ def test_long_calls_have_a_timeout(tmp_path: Path) -> None:
         store.checkpoint(True, timeout=PATIENCE)
         assert mmsb.store_points(directory)[0].whole
     for mode in ("write", "read"):
-        runs_out_of_time(lambda timeout, mode=mode: mmsb.open(directory, mode, timeout=timeout), lambda store: store.close())  # type: ignore
+
+        def opens(timeout: float, mode: str = mode) -> None:
+            mmsb.open(directory, mode, timeout=timeout).close()
+
+        runs_out_of_time(opens, lambda _: None)
         with pytest.raises(mmsb.WouldBlockError):
-            mmsb.open(directory, mode, timeout=0)
+            opens(0)
     with mmsb.open(directory, timeout=PATIENCE) as store:
         assert len(store) == 1
