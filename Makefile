@@ -33,6 +33,9 @@ export GOCACHE := $(CURDIR)/build/cache/go
 export STATICCHECK_CACHE := $(CURDIR)/build/cache/staticcheck
 export GOMODCACHE := $(CURDIR)/build/cache/go-modules
 export PIP_CACHE_DIR := $(CURDIR)/build/cache/pip
+# A network that fails for some seconds fails no build. apt-get tries again by itself, Go does not.
+export PIP_RETRIES := 10
+export PIP_DEFAULT_TIMEOUT := 60
 # Go's build cache does not see headers outside the folder of a cgo package: their hash in a flag makes it compile anew.
 # NVML's header, which tests of gpu/nvml read, declares what is deprecated.
 HEADERS := $(shell cat include/*.h native/*.h gpu/blocks/*.h kernels/* | sha256sum | cut -c 1-16)
@@ -88,6 +91,7 @@ $(STAMPS)/tools: tools/require.sh tools/requirements/go.txt $(wildcard tools/go-
 	@mkdir -p build/bin $(STAMPS)
 	@tools/require.sh
 	@tools/go-overlay/apply.sh build/go-overlay || true
+	@for pause in 5 30 0; do build/bin/go mod download && break || sleep $$pause; done
 	@touch $@
 
 $(STAMPS)/venv: tools/requirements/run.txt $(STAMPS)/tools
