@@ -646,6 +646,12 @@ def options_of(
     return options
 
 
+@lru_cache(maxsize=4)
+def options_of_bytes(read_only: bool, versioned: bool) -> _abi.TensorOptions:
+    """The options of an export of all bytes, for all who ask."""
+    return options_of(_NAMED["uint8"], None, None, 0, read_only, versioned)
+
+
 def _words(numbers: Sequence[SupportsIndex], what: str) -> ctypes.Array[c_int64]:
     checked = _numbers(numbers, what)
     return (c_int64 * len(checked))(*checked)

@@ -39,11 +39,11 @@ from ._errors import (
 )
 from ._ffi import failure, lib, listed, name_of, number_from, sized, sync_of, value_of
 from ._lease import Pins, drop_released, free_memory, view_held, view_memory
-from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of
+from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of_bytes
 from .delta import Delta, struct_of
 from .device import BlockInfo, block_info
 from .metadata import Metadata
-from .view import BYTES, ArrowBytes, View, called, check_request, dlpack_device, writable_or_not
+from .view import ArrowBytes, View, called, check_request, dlpack_device, writable_or_not
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -315,7 +315,7 @@ class Page(ArrowBytes):
         versioned = max_version is not None and max_version[0] >= 1
 
         def pinned(read_only: bool) -> Any:
-            return self._export(options_of(BYTES, None, None, 0, read_only, versioned or read_only))
+            return self._export(options_of_bytes(read_only, versioned or read_only))
 
         capsule = writable_or_not(pinned, None)
         if not versioned and is_versioned(capsule):

@@ -16,7 +16,6 @@ from ._tensor import (
     CUDA_HOST,
     CUDA_MANAGED,
     DEFAULT_STREAM,
-    ItemType,
     arrow_array,
     arrow_schema,
     is_row_major,
@@ -322,10 +321,6 @@ def as_asked(options: _abi.TensorOptions, max_version: tuple[int, int] | None) -
     legacy = type(options).from_buffer_copy(options)
     legacy.versioned = 0
     return legacy
-
-
-#: For a page itself.
-BYTES: ItemType = item_type_of("uint8")
 
 
 class _Shown(Protocol):
