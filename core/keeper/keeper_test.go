@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long the keeper may take for what it does of its own accord; with a planted bug it may never come.
-var patience = 15 * time.Second
+var patience = 2 * time.Minute
 
 func init() {
 	persist.RingBytes = 256 << 10

@@ -55,7 +55,7 @@ func (w *world) at(handle uint64) (at residency.Placement) {
 // eventually waits for what runs beside the calls.
 func (w *world) eventually(what func() bool) {
 	w.Helper()
-	require.Eventually(w, what, 10*time.Second, time.Millisecond)
+	require.Eventually(w, what, time.Minute, time.Millisecond)
 }
 
 var (

@@ -205,7 +205,7 @@ func TestAReplayDoesNotMoveAPageWithEachRecord(t *testing.T) {
 		}))
 		require.NoError(t, persist.SyncJournal(w.context, nil))
 	})
-	const latency = time.Millisecond
+	const latency = 5 * time.Millisecond
 	onDevices(t, sim.Options{Latency: latency}, func(w *world) {
 		begin := time.Now()
 		require.NoError(t, persist.Load(w.context, persist.FromPath(""), persist.LoadOptions{Journal: directory}, nil))

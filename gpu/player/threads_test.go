@@ -111,7 +111,7 @@ func TestThreadsEndTogether(t *testing.T) {
 	recorded := threaded(4, 3000)
 	d, of := device(t, sim.Options{Memory: 512 * mib})
 	require.NoError(t, d.Inject(sim.Fault{Call: sim.FreeOrdered, After: 100}))
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // else a bug would wait for ever
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // else a bug would wait for ever
 	defer cancel()
 	_, err := Run(ctx, of, recorded, Options{Threads: true})
 	require.Equal(t, status.Device, status.CodeOf(err), "%v", err)

@@ -330,7 +330,7 @@ func TestATurnKeepsOthersFromWhatComes(t *testing.T) {
 				by <- true
 			}()
 		}
-		require.Eventually(t, func() bool { return len(impatient) == 1 }, 2*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(impatient) == 1 }, steadily, time.Millisecond)
 		require.Empty(t, passed, "nobody has waited for the turn's end")
 		return nil
 	}))

@@ -1,11 +1,14 @@
 /*
  * How soon every long call hears that it is to end: cancelled, or with its time over. Within 50 ms, unless the machine is busy:
- * each measurement has some tries. `cancel_test 0 SHAPE...` does so with some of the shapes of a state, whose numbers begin at 1;
- * `cancel_test TIMES` measures each call TIMES times and prints a table.
+ * each measurement has some tries. A machine that needs longer than usual to give 64 MiB and take them back has as much longer.
+ * `cancel_test 0 SHAPE...` does so with some of the shapes of a state, whose numbers begin at 1; `cancel_test TIMES` measures
+ * each call TIMES times and prints a table.
  */
 #include "long_calls.h"
 
-static const uint64_t BOUND = 50 * 1000 * 1000;
+#include <sys/mman.h>
+
+static uint64_t bound = 50 * 1000 * 1000;
 enum { TRIES = 40, MOMENTS = 3 };
 
 static const struct {
@@ -17,6 +20,27 @@ static uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Most of what is behind a cancel is memory that goes back to the kernel. */
+static void allow_for_a_slow_machine(void) {
+    const uint64_t size = 64 << 20, usual = 50 * 1000 * 1000;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < TRIES && least > usual; i++) {
+        const uint64_t before = now_ns();
+        char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(memory != MAP_FAILED && madvise(memory, size, MADV_NOHUGEPAGE) == 0);
+        for (uint64_t at = 0; at < size; at += 4096) {
+            memory[at] = 1;
+        }
+        REQUIRE(munmap(memory, size) == 0);
+        const uint64_t took = now_ns() - before;
+        least = took < least ? took : least;
+    }
+    if (least > usual) {
+        bound = bound * least / usual;
+        printf("a slow machine: within %llu ms\n", (unsigned long long)(bound / 1000000));
+    }
 }
 
 static int measured; /* times each; 0: until one is in the bound */
@@ -79,7 +103,7 @@ static void look(const long_call_t *call, world_t *w, const char *how,
     for (int moment = measured ? 1 : MOMENTS; moment <= MOMENTS; moment++) {
         const uint64_t begun = all_ns * (uint64_t)moment / (MOMENTS + 1);
         uint64_t least = UINT64_MAX, most = 0;
-        for (int i = 0; i < (measured ? measured : TRIES) && (measured || least > BOUND); i++) {
+        for (int i = 0; i < (measured ? measured : TRIES) && (measured || least > bound); i++) {
             const uint64_t took = end_early(call, w, begun);
             least = took < least ? took : least;
             most = took > most ? took : most;
@@ -88,7 +112,7 @@ static void look(const long_call_t *call, world_t *w, const char *how,
             printf("%-16s %-9s %7llu x %-9llu after %6.1f of %6.1f ms: goes on for %6.1f to %6.1f ms\n", call->name, how,
                    (unsigned long long)w->page_count, (unsigned long long)w->page_size, (double)begun / 1e6, (double)all_ns / 1e6,
                    (double)least / 1e6, (double)most / 1e6);
-        } else if (least > BOUND) {
+        } else if (least > bound) {
             check_fail(__FILE__, __LINE__, "%s of %llu pages of %llu bytes: %s, it goes on for %.0f ms", call->name,
                        (unsigned long long)w->page_count, (unsigned long long)w->page_size, how, (double)least / 1e6);
         }
@@ -104,7 +128,7 @@ static void long_calls_end_within_50_ms(void) {
         begin(&w, SHAPES[i].pages, SHAPES[i].size);
         for (int j = 0; j < CALL_COUNT; j++) {
             const uint64_t all_ns = whole(&CALLS[j], &w);
-            if (all_ns > BOUND) {
+            if (all_ns > bound) {
                 look(&CALLS[j], &w, "cancelled", after_cancel, all_ns);
                 look(&CALLS[j], &w, "timed out", after_time, all_ns);
             }
@@ -116,6 +140,7 @@ static void long_calls_end_within_50_ms(void) {
 
 int main(int argc, char **argv) {
     measured = argc > 1 ? atoi(argv[1]) : 0;
+    allow_for_a_slow_machine();
     for (int i = 0; i < SHAPE_COUNT && argc > 2; i++) {
         left_out[i] = 1;
         for (int j = 2; j < argc; j++) {

@@ -726,8 +726,13 @@ static void calls_wait_so_long(void) {
     CHECK_STATUS(change_bytes(context), MMSB_E_NO_SPACE);
     const uint64_t end = now_ms();
     CHECK(end - begin >= wait_ms * 3 / 4 && end - begin < 20 * wait_ms);
-    CHECK_STATUS(change_metadata(context), MMSB_E_NO_SPACE); /* the time is over for all */
-    CHECK(now_ms() - end < wait_ms);
+    uint64_t took = wait_ms;
+    for (int i = 0; i < 10 && took >= wait_ms; i++) { /* the machine may be busy */
+        const uint64_t again = now_ms();
+        CHECK_STATUS(change_metadata(context), MMSB_E_NO_SPACE); /* the time is over for all */
+        took = now_ms() - again;
+    }
+    CHECK(took < wait_ms);
     set_full(0);
     CHECK_OK(mmsb_context_destroy(context));
 }

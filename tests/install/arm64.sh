@@ -18,7 +18,7 @@ python=$(basename "$(readlink -f "$system/usr/bin/python3")")
 # 16 TiB, and less where that is refused, but for one as large as the machine's memory: Go has 34 GiB beside that.
 addresses=$((6 * $(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo) + (40 << 20)))
 emulated() {
-    (ulimit -v "$addresses" && cd "$work" && timeout 300 qemu-aarch64 "$system/usr/bin/$python" "$@")
+    (ulimit -v "$addresses" && cd "$work" && timeout 1200 qemu-aarch64 "$system/usr/bin/$python" "$@")
 }
 
 installs() {

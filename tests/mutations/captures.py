@@ -10,7 +10,6 @@ CAPTURES = C(
     program="capture_test.c",
     mode="calls",
     sound=("calls", "limit", "freezes"),
-    patience=1200,
     mutants=(
         Mutant(
             "kept-but-captured", "a page is captured though a writer kept something of it meanwhile",

@@ -12,7 +12,6 @@ GROUPS = Go(
     package="core/page",
     mode=TESTS,
     sound=(TESTS,),
-    patience=1200,  # a bug that shows by chance: a thread must come within milliseconds
     mutants=(
         Mutant(
             "mask-of-another-size-stays", "a change mask that the group has made for another size stays with the page",

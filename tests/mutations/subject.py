@@ -80,7 +80,7 @@ class Go:
     sound: Sequence[str]  # modes that must pass without a bug
     tries: int = 1  # how often the tests look, for what is found by chance
     seconds: int = 600  # of one run
-    patience: int = 60  # for how many seconds a bug is looked for, which a run may miss by chance
+    patience: int = 1200  # for how many seconds a bug is looked for, which a run may miss by chance
     environment: dict[str, str] = field(default_factory=dict)
     language = "Go"
 
@@ -162,7 +162,7 @@ class C:
     mode: str
     sound: Sequence[str]  # modes that must pass without a bug
     seconds: int = 120  # of one run
-    patience: int = 60  # for how many seconds a bug is looked for, each time with another seed
+    patience: int = 1200  # for how many seconds a bug is looked for, each time with another seed
     environment: dict[str, str] = field(default_factory=dict)
     package = ""
     language = "C"
@@ -207,7 +207,7 @@ class Python:
     mode: str
     sound: Sequence[str]  # modes that must pass without a bug
     seconds: int = 300  # of one run
-    patience: int = 60  # for how many seconds a bug is looked for
+    patience: int = 1200  # for how many seconds a bug is looked for
     environment: dict[str, str] = field(default_factory=dict)
     interpreter: Path = ROOT / "build/venv/bin/python"  # where it is not there, the subject is left out
     folder: Path = ROOT / "bindings/python"  # where the tests run

@@ -55,7 +55,7 @@ def ranks(count: int, task: str, folder: Path) -> None:
     program = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("ranks.py"))]
     texts = [[*program, str(rank), str(count), str(port), task, str(folder)] for rank in range(count)]
     children = [subprocess.Popen(text, stderr=subprocess.PIPE, text=True) for text in texts]
-    said = [child.communicate(timeout=120)[1] for child in children]
+    said = [child.communicate(timeout=600)[1] for child in children]
     assert [child.returncode for child in children] == [0] * count, "\n".join(said)
 
 

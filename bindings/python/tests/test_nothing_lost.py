@@ -436,7 +436,7 @@ def test_a_save_that_waits_has_a_timeout(ctx: mmsb.Context, tmp_path: Path) -> N
             with pytest.raises(error):
                 ctx.save(tmp_path / "s", raw_writes="wait", timeout=timeout)
         assert not list(tmp_path.iterdir())
-        with ctx.writing(timeout=10):  # the save holds nobody any more
+        with ctx.writing(timeout=PATIENCE):  # the save holds nobody any more
             pass
     finally:
         leave.set()

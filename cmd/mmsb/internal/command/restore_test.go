@@ -60,7 +60,7 @@ func TestRestore(t *testing.T) {
 	create(t, context)
 	require.Eventually(t, func() bool { // the newest record comes to the file a millisecond later
 		return strings.Contains(good(t, "store", "info", directory), " to 5\n")
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	for at, pages := range map[string]int{
 		"first": 1, "4": 4, "5": 5, "": 5, between.UTC().Format(time.RFC3339Nano): 3, "3": 3, "2": 2,
 	} {
