@@ -237,13 +237,14 @@ func (c *Context) beginGroup() error {
 	g := &c.groups
 	g.Lock()
 	defer g.Unlock()
-	if others && g.waiting > 0 { // two threads could wait for each other's
-		return status.Errorf(status.Busy,
-			"context 0x%016x is kept free of groups by a save, load or follower, and this thread has one open in another context",
-			c.handle)
-	}
-	if err := g.await(c, func() bool { return g.waiting == 0 || g.stuck != nil }, nil); err != nil {
+	crossed := func() bool { return others && len(g.open) > 0 } // two threads could wait for each other's
+	if err := g.await(c, func() bool { return g.waiting == 0 || g.stuck != nil || crossed() }, nil); err != nil {
 		return err
+	}
+	if g.waiting > 0 && crossed() {
+		return status.Errorf(status.Busy,
+			"a save, load or follower of context 0x%016x waits for %d groups, and this thread has one open in another context",
+			c.handle, len(g.open))
 	}
 	if err := g.checkStuck(c); err != nil {
 		return err

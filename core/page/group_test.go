@@ -234,6 +234,52 @@ func TestAMomentWaitsForGroups(t *testing.T) {
 	})
 }
 
+// A thread that has a group open elsewhere waits for what keeps groups out, but not for what waits for other threads' groups: of
+// these one could wait for its own.
+func TestAGroupBesideOneOfAnotherContext(t *testing.T) {
+	withContext(t, defaults(), func(h uint64, c *Context) {
+		withContext(t, defaults(), func(elsewhere uint64, _ *Context) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			require.NoError(t, BeginGroup(elsewhere))
+			defer func() { assert.NoError(t, CommitGroup(elsewhere)) }()
+			ends, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				assert.NoError(t, BeginGroup(h))
+				ends <- struct{}{}
+				<-ends
+				assert.NoError(t, CommitGroup(h))
+			}()
+			<-ends
+			kept := make(chan func(), 1)
+			go func() {
+				release, err := c.KeepGroupsOut(nil)
+				assert.NoError(t, err)
+				kept <- release
+			}()
+			for c.groups.count() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			require.Equal(t, status.Busy, status.CodeOf(BeginGroup(h)))
+			ends <- struct{}{}
+			<-ended
+			release := <-kept
+			released := make(chan struct{})
+			go func() {
+				time.Sleep(20 * time.Millisecond)
+				close(released)
+				release()
+			}()
+			require.NoError(t, BeginGroup(h))
+			<-released
+			require.NoError(t, CommitGroup(h))
+		})
+	})
+}
+
 func (g *groups) count() int {
 	g.Lock()
 	defer g.Unlock()

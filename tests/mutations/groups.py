@@ -53,6 +53,16 @@ GROUPS = Go(
             "begin-does-not-wait", "a group begins while a save waits for its moment",
             "beginGroup", "g.waiting == 0", "true",
         ),
+        Mutant(
+            "groups-cross", "a thread with a group elsewhere waits for who waits for groups, which may wait for it",
+            "beginGroup", "g.waiting > 0 && crossed()", "false",
+            mode="^TestAGroupBesideOneOfAnotherContext$",
+        ),
+        Mutant(
+            "busy-without-a-group", "a thread with a group elsewhere is refused where no group is waited for",
+            "beginGroup", "others && len(g.open) > 0", "others",
+            mode="^TestAGroupBesideOneOfAnotherContext$",
+        ),
     ),
 )  # fmt: skip
 
