@@ -1307,10 +1307,10 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  */
 
 /* Opens a group of the calling thread.
- * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has one open in the context), MMSB_E_BUSY (a save, load or
- * follower waits for other groups, and the thread has one open in another context; a follower cannot apply the rest of a group, as a
- * page is pinned or by an error), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (65 535 groups are open). Threads: any. Blocks: while a
- * save or follower waits for other groups, a save is at its moment or a follower applies a group. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_STATE (the thread has one open in the context), MMSB_E_BUSY (a save, load or follower
+ * waits for other groups, and the thread has one open in another context; a follower cannot apply the rest of a group, as a page
+ * is pinned or by an error), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (65 535 groups are open). Threads: any. Blocks: while a save or
+ * follower waits for other groups, a save is at its moment or a follower applies a group. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_group_begin(mmsb_context_t context);
 
 /* Ends the thread's group: its changes stand, and reach the journal as one. If the journal does not take them, nothing has

@@ -243,7 +243,7 @@ func (c *Context) beginGroup() error {
 	}
 	if g.waiting > 0 && crossed() {
 		return status.Errorf(status.Busy,
-			"a save, load or follower of context 0x%016x waits for %d groups, and this thread has one open in another context",
+			"context 0x%016x has %d open groups that a save, load or follower awaits, and this thread one elsewhere",
 			c.handle, len(g.open))
 	}
 	if err := g.checkStuck(c); err != nil {
