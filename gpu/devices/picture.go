@@ -139,6 +139,7 @@ func (r *Runtime) poolStatistics(l *list, of *runtime.Pool, is *[pools]now) {
 		live := sum(n.blocks, f.Blocks.Peak, f.Blocks.Added+hits[i])
 		if i == all {
 			live.Current, live.Added, live.Removed = usage.Blocks, usage.Allocations, usage.Frees
+			live.Peak = max(live.Peak, live.Current) // which was read behind it
 		}
 		l.tally("allocation", i, live)
 		l.tally("allocated_bytes", i, sum(n.bytes, f.Held.Peak, f.Held.Added+hitBytes[i]))

@@ -277,12 +277,12 @@ func TestStatisticsAgreeBesideThreads(t *testing.T) {
 			}
 		})
 	}
+	defer threads.Wait()
+	defer stop.Store(true)
 	for range 300 {
 		v := statistics(t, r)
 		balanced(t, v)
 	}
-	stop.Store(true)
-	threads.Wait()
 }
 
 func poolOf(size uint64) string {
