@@ -2631,18 +2631,21 @@ typedef struct mmsb_sleep_options {
 /* Sets struct_size and the defaults that the comments of the fields name. Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
 
-/* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything that
- * is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither used nor
- * allocated; work that touches them is an error of the program, which a simulated device reports. Their bytes stay charged to
- * the budget. options may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what
- * it has taken (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again.
- * Pinned memory is taken once: a later sleep has it again, until mmsb_runtime_trim, the runtime's end, or a call of this process
- * that would fail for the lack of some. Sleeps and wakes of one runtime come one after the other.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
- * (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a block is open; another
- * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
- * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST.
- * Threads: any. Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
+/* Gives the memory of tags back to the device: of all of them, or of none and nothing has changed. It waits for everything
+ * that is queued on the runtime's streams. While a tag sleeps, its blocks can be freed, which drops their bytes, but neither
+ * used nor allocated; work that touches them is an error of the program, which a simulated device reports. A page that adopted
+ * memory of such a block by its address refuses calls with MMSB_E_INVALID_STATE until the wake, and so do saves of it; pins
+ * and exports of the page, as they give an address out, stop no sleep. The blocks' bytes stay charged to the budget. options
+ * may be NULL. Each kept byte is copied once. Where the driver neither takes all memory nor maps again what it has taken
+ * (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again. Pinned memory is
+ * taken once: a later sleep has it again, until mmsb_runtime_trim, the runtime's end, or a call of this process that would
+ * fail for the lack of some. Sleeps and wakes of one runtime come one after the other.
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION,
+ * MMSB_E_UNSUPPORTED (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a
+ * block is open; a block is exported, to another library or to a page that adopted the tensor; another call puts a tag to
+ * sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and MMSB_E_LIMIT (pinned
+ * memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any.
+ * Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
                                        const mmsb_sleep_options_t *options);
 

@@ -176,7 +176,7 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 			return
 		}
 		if b.lent > 0 {
-			err = status.Errorf(status.Busy, "block 0x%016x (%v) is lent to other libraries %d times", b.current(),
+			err = status.Errorf(status.Busy, "block 0x%016x (%v) is exported %d times, to other libraries or to pages", b.current(),
 				Tag(b.record.Tag), b.lent)
 		} else {
 			err = status.Errorf(status.Busy, "block 0x%016x (%v) is in use on stream %d: %d reads and %d writes have not ended",

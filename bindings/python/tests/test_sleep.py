@@ -62,6 +62,45 @@ def test_tags_sleep_and_wake(runtime: mmsb.Runtime, stream: mmsb.Stream, tmp_pat
     assert runtime.stats().sleeping_kept == 0
 
 
+class Lent:
+    """A block's memory by its address, as another library's array has it."""
+
+    def __init__(self, block: mmsb.Block) -> None:
+        pointer = {"shape": (len(block),), "typestr": "|u1", "data": (block.address, False), "version": 3}
+        self.__cuda_array_interface__ = pointer
+
+
+def test_pages_over_blocks_that_sleep(runtime: mmsb.Runtime, stream: mmsb.Stream, tmp_path: Path) -> None:
+    context = runtime.context
+    block, whole, later = stream.allocate(2 * MIB, tag="weights"), tmp_path / "whole", tmp_path / "later"
+    data = bytes(range(256)) * (len(block) // 256)
+    stream.write(block, data)
+    page = context.adopt(Lent(block))
+    context.save(whole)
+    page.write(MIB, b"changed")
+    runtime.sleep("weights")
+    for call in (
+        lambda: page.read(0, 1),
+        lambda: page.write(0, b"a"),
+        lambda: context.save(later),
+        lambda: context.save(later, whole),
+    ):
+        with pytest.raises(mmsb.InvalidStateError, match="tag weights sleeps"):
+            call()
+    assert not later.exists()
+    runtime.wake("weights")
+    context.save(later, whole)
+    with mmsb.Context.load(later, to_host=True) as loaded:
+        assert loaded.page(page.id).read() == data[:MIB] + b"changed" + data[MIB + 7 :]
+    page.destroy()
+    exported = context.adopt(block)
+    with pytest.raises(mmsb.BusyError, match=r"\(weights\) is exported 1 times, to other libraries or to pages"):
+        runtime.sleep("weights")
+    exported.destroy()
+    runtime.sleep("weights")
+    runtime.wake("weights")
+
+
 def test_what_cannot_sleep(runtime: mmsb.Runtime, stream: mmsb.Stream, tmp_path: Path) -> None:
     block = stream.allocate(MIB, tag="weights")
     with stream.use((block, "read")), pytest.raises(mmsb.BusyError):
