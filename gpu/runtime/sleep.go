@@ -176,8 +176,8 @@ func (r *Runtime) quiet(partitions []int, timeout time.Duration) (err error) {
 			return
 		}
 		if b.lent > 0 {
-			err = status.Errorf(status.Busy, "block 0x%016x (%v) is exported %d times, to other libraries or to pages", b.current(),
-				Tag(b.record.Tag), b.lent)
+			err = status.Errorf(status.Busy, "block 0x%016x (%v) is exported %d times, to other libraries or to pages",
+				b.current(), Tag(b.record.Tag), b.lent)
 		} else {
 			err = status.Errorf(status.Busy, "block 0x%016x (%v) is in use on stream %d: %d reads and %d writes have not ended",
 				b.current(), Tag(b.record.Tag), b.open[0].stream.index, b.open[0].reads, b.open[0].writes)
