@@ -39,7 +39,7 @@ func (o *LoadOptions) asking() asking {
 }
 
 // Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
-// Bytes are valid during the call only.
+// Bytes are valid during the call only, and with TablesOnly so are Pages and Extents.
 type Loaded struct {
 	File    int    // number in Chain
 	Offset  uint64 // of Bytes in the file
@@ -313,7 +313,7 @@ func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 	if v.header.Version == OriginalVersion {
 		return v.originalTable(segment)
 	}
-	return v.parse(segment, piece)
+	return v.parse(segment, piece, new(table))
 }
 
 // part is what of a segment belongs to the state. With count its pages are counted.

@@ -170,13 +170,14 @@ func (v *volume) bounds(number int) (offset, length uint64) {
 type tableReader struct {
 	v        *volume
 	memory   []byte // of the tables that were read last: those of neighbours are about as long
+	table    table  // that was read last
 	expected int    // the tables before this one were asked for
 }
 
 // tablesAhead is how many tables a reader asks the disk for, before it needs them.
 const tablesAhead = 16
 
-// read reads and checks the tables of a segment.
+// read reads and checks the tables of a segment. They are valid until the next read.
 func (r *tableReader) read(number int) (*table, error) {
 	v := r.v
 	if v.header.Version == OriginalVersion {
@@ -206,11 +207,12 @@ func (r *tableReader) read(number int) (*table, error) {
 		}
 	}
 	r.expected = max(r.expected, number+1)
-	return v.parse(number, raw)
+	return v.parse(number, raw, &r.table)
 }
 
-// parse checks and copies the tables of a segment, of which raw holds at least the beginning up to its data.
-func (v *volume) parse(number int, raw []byte) (*table, error) {
+// parse checks the tables of a segment, of which raw holds at least the beginning up to its data, and copies them into t, which has
+// those of another segment, or none.
+func (v *volume) parse(number int, raw []byte, t *table) (*table, error) {
 	offset, length := v.bounds(number)
 	fail := func(format string, args ...any) (*table, error) {
 		args = append([]any{v.name, number, offset}, args...)
@@ -247,15 +249,15 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 	if !allZero(raw[tables:dataAt]) {
 		return fail("has bytes other than 0 between its tables and its data")
 	}
-	t := &table{offset: offset, length: length, dataAt: dataAt}
+	*t = table{offset, length, dataAt, t.pages[:0], t.extents[:0], t.ids[:0], t.edges[:0]}
 	at := raw[segmentHeader:]
 	switch kind {
 	case segmentPages:
-		t.pages = copied[Page](at, n)
-		t.extents = copied[Extent](at[n*pageBytes:], m)
+		t.pages = copied(t.pages, at, n)
+		t.extents = copied(t.extents, at[n*pageBytes:], m)
 		return t, v.checkPages(t, number)
 	case segmentRemoved:
-		t.ids = copied[uint64](at, n)
+		t.ids = copied(t.ids, at, n)
 		if entry := slices.Index(t.ids, 0); entry >= 0 {
 			return fail("has id 0 as entry %d", entry)
 		}
@@ -263,7 +265,7 @@ func (v *volume) parse(number int, raw []byte) (*table, error) {
 			return fail("removes pages, but there is no base")
 		}
 	case segmentEdges:
-		t.edges = copied[[2]uint64](at, n)
+		t.edges = copied(t.edges, at, n)
 		wrong := func(pair [2]uint64) bool { return pair[0] == 0 || pair[1] == 0 || pair[0] == pair[1] }
 		if entry := slices.IndexFunc(t.edges, wrong); entry >= 0 {
 			return fail("has an invalid dependency of page %d on page %d as entry %d", t.edges[entry][1], t.edges[entry][0],
@@ -292,9 +294,9 @@ func bytesOf[E any](list []E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(entry)))
 }
 
-// copied reads a list of plain entries. A copy, as the bytes can be those of a mapped file, which others change.
-func copied[E any](raw []byte, count uint64) []E {
-	list := make([]E, count)
+// copied reads a list of plain entries in place of another. A copy, as the bytes can be those of a mapped file, which others change.
+func copied[E any](list []E, raw []byte, count uint64) []E {
+	list = slices.Grow(list, int(count))[:count]
 	copy(bytesOf(list), raw)
 	return list
 }
