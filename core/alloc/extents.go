@@ -41,11 +41,14 @@ type bin struct {
 }
 
 // Extents is a space of units, from 0 to a limit, divided into extents. Allocate and Free take constant time, but for an
-// allocation that fails or only just succeeds, which may look at all free extents of nearly its size. It holds no pointers,
-// so that the garbage collector does not feel it, and does no locking. Most callers have one bin, 0, in which everything begins.
+// allocation that fails or only just succeeds, which may look at all free extents of nearly its size. The extents hold no
+// pointers, so that the garbage collector does not feel them, and there is no locking. Most callers have one bin, 0, in which
+// everything begins.
 type Extents struct {
 	limit     uint64
 	used      uint64
+	partsOf   func(offset, count uint64) (units uint64) // of a free extent outside bin 0; nil: nobody asks
+	parts     Parts
 	turn      invariant.Turn // of walks over everything
 	extents   []extent       // the one at index 0 is not used
 	unused    uint32         // extents to be used again, in a list by next
@@ -70,6 +73,38 @@ func NewExtents(limit uint64) *Extents {
 		e.extend(limit)
 	}
 	return e
+}
+
+// Parts is how many free extents outside bin 0 have units that a caller wants to be counted, and how many units these are.
+type Parts struct{ Extents, Units uint64 }
+
+// CountParts asks for Parts: of says how many units of a free extent count, and says the same as long as it is free. No extent is
+// free outside bin 0 yet.
+func (e *Extents) CountParts(of func(offset, count uint64) (units uint64)) { e.partsOf = of }
+
+// Parts is what CountParts asked for.
+func (e *Extents) Parts() Parts { return e.parts }
+
+func (p *Parts) add(units uint64) {
+	if units > 0 {
+		p.Extents++
+		p.Units += units
+	}
+}
+
+func (p *Parts) remove(units uint64) {
+	if units > 0 {
+		p.Extents--
+		p.Units -= units
+	}
+}
+
+// counted is how many units of a free extent Parts has.
+func (e *Extents) counted(of *extent) uint64 {
+	if of.bin == 0 || e.partsOf == nil {
+		return 0
+	}
+	return e.partsOf(of.offset, of.count)
 }
 
 // Limit is the number of units in the space.
@@ -499,10 +534,12 @@ func (e *Extents) list(index uint32) {
 	b.youngest[found] = index
 	b.columnMap[found/columns] |= 1 << (found % columns)
 	b.rowMap |= 1 << (found / columns)
+	e.parts.add(e.counted(added))
 }
 
 func (e *Extents) unlist(index uint32) {
 	removed := &e.extents[index]
+	e.parts.remove(e.counted(removed))
 	if removed.olderFree != 0 {
 		e.extents[removed.olderFree].youngerFree = removed.youngerFree
 	}
@@ -618,6 +655,7 @@ func (e *Extents) checkLists(free map[uint32]bool, idle int) error {
 		return status.Errorf(status.Internal, format, arguments...)
 	}
 	listed := 0
+	var parts Parts
 	for number, b := range e.bins {
 		if b == nil {
 			continue
@@ -638,12 +676,17 @@ func (e *Extents) checkLists(free map[uint32]bool, idle int) error {
 						current.offset, current.count, found)
 				}
 				delete(free, index)
+				parts.add(e.counted(&current))
 				listed++
 			}
 		}
 	}
-	if len(free) > 0 {
+	switch {
+	case len(free) > 0:
 		return broken("%d free extents are in no list", len(free))
+	case parts != e.parts:
+		return broken("%d free extents have %d units that are asked for, %d and %d are counted", parts.Extents, parts.Units,
+			e.parts.Extents, e.parts.Units)
 	}
 	for index := e.unused; index != 0; index = e.extents[index].next {
 		listed++

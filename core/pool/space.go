@@ -27,7 +27,18 @@ type space struct {
 const bare = 0
 
 func newSpace(units, segment uint64) *space {
-	return &space{extents: alloc.NewExtents(units / segment * segment), segment: segment}
+	s := &space{extents: alloc.NewExtents(units / segment * segment), segment: segment}
+	s.extents.CountParts(s.split)
+	return s
+}
+
+// split is how many units of a free piece are of segments that are partly held.
+func (s *space) split(offset, count uint64) uint64 {
+	if count < s.segment || s.whole != nil && s.whole[offset] != count {
+		return count
+	}
+	from, to := s.segments(offset), (offset+count)/s.segment*s.segment
+	return count - (max(from, to) - from)
 }
 
 // bin is where a stream's free extents are.

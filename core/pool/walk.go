@@ -119,41 +119,23 @@ func (p *Pool) countGive(b Block) {
 	f.held.current -= b.Count
 }
 
-// noteSplits looks how much is free in segments that are partly held. It costs some nanoseconds for each free piece: so it comes
-// when memory is missing, which is when such pieces matter, and for Flows. The books are locked.
+// noteSplits notes how much is free in segments that are partly held: when memory is missing, which is when such pieces matter,
+// and for Flows. The books are locked.
 func (p *Pool) noteSplits() {
-	var all [Spaces]struct{ pieces, units uint64 }
+	var all [Spaces]alloc.Parts
 	for number := range len(p.partitions) * Spaces {
 		if !p.partitions[number/Spaces].gone {
-			pieces, units := p.space(number).splits()
-			all[number%Spaces].pieces += pieces
-			all[number%Spaces].units += units
+			parts := p.space(number).extents.Parts()
+			all[number%Spaces].Extents += parts.Extents
+			all[number%Spaces].Units += parts.Units
 		}
 	}
 	for i := range all {
-		p.flows[i].splits.set(all[i].pieces)
-		p.flows[i].splitUnits.set(all[i].units)
+		p.flows[i].splits.set(all[i].Extents)
+		p.flows[i].splitUnits.set(all[i].Units)
 	}
-	p.peaks.splits.peak = max(p.peaks.splits.peak, all[Small].pieces+all[Large].pieces)
-	p.peaks.splitUnits.peak = max(p.peaks.splitUnits.peak, all[Small].units+all[Large].units)
-}
-
-// splits are the free pieces of segments that are partly held, by stream, and their units.
-func (s *space) splits() (pieces, units uint64) {
-	for number := uint32(1); number < s.extents.Bins(); number++ {
-		for _, f := range s.extents.FreeIn(number) {
-			from, to := s.segments(f.Offset), (f.Offset+f.Count)/s.segment*s.segment
-			whole := max(from, to) - from
-			if s.whole != nil && s.whole[f.Offset] != f.Count {
-				whole = 0
-			}
-			if rest := f.Count - whole; rest > 0 {
-				pieces++
-				units += rest
-			}
-		}
-	}
-	return pieces, units
+	p.peaks.splits.peak = max(p.peaks.splits.peak, all[Small].Extents+all[Large].Extents)
+	p.peaks.splitUnits.peak = max(p.peaks.splitUnits.peak, all[Small].Units+all[Large].Units)
 }
 
 func (p *Pool) backed(space int, units uint64) {

@@ -210,8 +210,8 @@ func (r *tableReader) read(number int) (*table, error) {
 	return v.parse(number, raw, &r.table)
 }
 
-// parse checks the tables of a segment, of which raw holds at least the beginning up to its data, and copies them into t, which has
-// those of another segment, or none.
+// parse checks the tables of a segment, of which raw holds at least the beginning up to its data, and copies them into t, which
+// has those of another segment, or none.
 func (v *volume) parse(number int, raw []byte, t *table) (*table, error) {
 	offset, length := v.bounds(number)
 	fail := func(format string, args ...any) (*table, error) {
@@ -294,7 +294,8 @@ func bytesOf[E any](list []E) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(list))), len(list)*int(unsafe.Sizeof(entry)))
 }
 
-// copied reads a list of plain entries in place of another. A copy, as the bytes can be those of a mapped file, which others change.
+// copied reads a list of plain entries in place of another. A copy, as the bytes can be those of a mapped file, which others
+// change.
 func copied[E any](list []E, raw []byte, count uint64) []E {
 	list = slices.Grow(list, int(count))[:count]
 	copy(bytesOf(list), raw)

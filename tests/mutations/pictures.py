@@ -38,7 +38,7 @@ WALKS = Go(
         ),
         Mutant(
             "whole-piece-is-split", "free segments count as pieces of segments that are partly held",
-            "space.splits", "whole := max(from, to) - from", "whole := min(0, max(from, to) - from)",
+            "space.split", "return count - (max(from, to) - from)", "return count - min(0, max(from, to)-from)",
         ),
         Mutant(
             "walk-while-growing", "a list shows segments that are on their way as held",

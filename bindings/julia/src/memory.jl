@@ -83,9 +83,9 @@ task_writes(state::MMSBState) = haskey(task_write_counts(), state)
 """
     writing(f, state; timeout = Inf)
 
-Calls `f()`, which may write to addresses of pages that are not pinned. `save_snapshot` with `raw_writes = :wait` has all that `f`
-writes, or nothing of it, as it has what is written within `with_page`. Any number of tasks can be in `f`. A save lets new ones wait
-for a moment, of which `timeout` is the limit in seconds.
+Calls `f()`, which may write to addresses of pages that are not pinned. `save_snapshot` with `raw_writes = :wait` has all that
+`f` writes, or nothing of it, as it has what is written within `with_page`. Any number of tasks can be in `f`. A save lets new
+ones wait for a moment, of which `timeout` is the limit in seconds.
 """
 function writing(f, state::MMSBState; timeout::Real = Inf)
     deadline = time() + timeout
