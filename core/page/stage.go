@@ -77,10 +77,9 @@ func (s *Staging) DropOne(index uint32) { s.context.discard(residency.FrameOf(in
 
 // Commit ends the pages that are replaced, all of the context or those with staged ids, and begins the staged ones; none of it
 // where one of them is pinned, was adopted and cannot take the bytes, where the dependencies do not go together, or where a group
-// is open. beside runs
-// while ids are taken and pages begin, when nothing can fail any more. The functions that it returns are the callers', who get
-// memory back that was adopted: to be called outside of every lock. last runs when the staged pages have begun, and nobody has
-// changed one.
+// is open. beside runs while ids are taken and pages begin, when nothing can fail any more. The functions that it returns are the
+// callers', who get memory back that was adopted: to be called outside of every lock. last runs when the staged pages have begun,
+// and nobody has changed one.
 func (s *Staging) Commit(all bool, beside func(), last func(still *Still)) (releases []func(), err error) {
 	c := s.context
 	begin, err := c.groups.keepOut(c)

@@ -46,6 +46,7 @@ type loader struct {
 	filling sync.Mutex
 
 	journal    *journal.Replay // nil: none is replayed
+	staged     []native.Staged // by add, to be used again
 	inSnapshot []native.Staged // where records have made other pages: what was staged before
 	line       lineage.Lineage // of the state that is staged, and where in it
 	position   uint64

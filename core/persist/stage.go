@@ -1,6 +1,8 @@
 package persist
 
 import (
+	"slices"
+
 	"libmmsb/core/abi"
 	"libmmsb/core/memory"
 	"libmmsb/core/metadata"
@@ -131,7 +133,8 @@ func namesPage(err error, id uint64, device int32) error {
 
 // add stages pages on frames like one.
 func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.Frame, node int32) error {
-	staged := make([]native.Staged, len(entries))
+	staged := slices.Grow(l.staged[:0], len(entries))[:len(entries)]
+	l.staged = staged
 	for i := range entries {
 		entry := &entries[i]
 		staged[i] = native.Staged{ID: entry.ID, Size: entry.Size, Epoch: entry.Epoch, Version: entry.Version, Index: indices[i]}

@@ -294,7 +294,7 @@ class Context(Closable):
         numa_node: int = -1,
         timeout: float | None = None,
     ) -> PageArray:
-        """Creates count pages, or none. timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """Creates count pages (the count comes first), or none. timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
 
         - size: that of all pages, or the size of each
         - ids: the id of each page, 0 for one that the library picks
