@@ -294,8 +294,9 @@ class Context(Closable):
         numa_node: int = -1,
         timeout: float | None = None,
     ) -> PageArray:
-        """Creates count pages (the count comes first), or none. timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
+        """Creates count pages, or none. timeout in seconds, then TimeoutError; None waits without limit. Ctrl-C ends the call.
 
+        - count: it comes before the size, other than in create_page()
         - size: that of all pages, or the size of each
         - ids: the id of each page, 0 for one that the library picks
         """
