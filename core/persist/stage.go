@@ -156,9 +156,9 @@ const readNow = ^uint64(0)
 // selects the pages to read now; nil: there are none.
 func (l *loader) stageLazy(want func(id uint64) bool) (rest func(id uint64) bool, err error) {
 	l.source = residency.NewSource(reader{l.file})
-	l.residency.ExpectWaiting(l.expected())
-	found, pages := native.NewByID(l.expected()), 0 // records by id
-	some := false                                   // pages are to be read now
+	l.residency.ExpectWaiting(min(l.expected(), 1<<20)) // of many pages most are small, which do not wait
+	found, pages := native.NewByID(l.expected()), 0     // records by id
+	some := false                                       // pages are to be read now
 	how := snapshot.LoadOptions{Want: want, TablesOnly: true, DistinctLater: want == nil, GoesOn: l.asked}
 	err = l.file.Segments(how, func(segment snapshot.Loaded) error {
 		for i := 0; i < len(segment.Pages); {
