@@ -5,7 +5,6 @@ package snapshot
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"libmmsb/core/file"
 	"libmmsb/core/status"
@@ -40,7 +39,7 @@ func (o *LoadOptions) asking() asking {
 }
 
 // Loaded is a segment's part of the state: the pages that newer files do not replace, and of their extents those that count.
-// Bytes, Pages and Extents are valid during the call only.
+// Bytes are valid during the call only, and with TablesOnly so are Pages and Extents.
 type Loaded struct {
 	File    int    // number in Chain
 	Offset  uint64 // of Bytes in the file
@@ -73,7 +72,7 @@ func (s *Snapshot) Segments(o LoadOptions, each func(segment Loaded) error) erro
 }
 
 // ParallelSegments is Segments with work for which the order does not matter: where each returns rest, that is called beside the
-// segments that follow, for several at a time, and what was loaded is valid until it returns. Its error ends the walk, too.
+// segments that follow, for several at a time, and Bytes are valid until it returns. Its error ends the walk, too.
 func (s *Snapshot) ParallelSegments(o LoadOptions, each func(segment Loaded) (rest func() error, err error)) error {
 	newer, gone, err := s.newerRecords(o.asking())
 	if err != nil {
@@ -272,15 +271,7 @@ func (w *walk) read(number int, chosen []choice, o LoadOptions, check *sequence,
 				extent.CRC = checksum(piece[extent.At:][:extent.Stored])
 			}
 		}
-		work, err := each(loaded)
-		if err != nil || work == nil {
-			usedTables.Put(t)
-			return nil, err
-		}
-		return func() error {
-			defer usedTables.Put(t)
-			return work()
-		}, nil
+		return each(loaded)
 	})
 }
 
@@ -317,15 +308,12 @@ func (extent *Extent) split(left []Range) (parts []Extent) {
 	return parts
 }
 
-// usedTables are to be used again: of a state of many small pages they are half of what a load would leave to the collector.
-var usedTables = sync.Pool{New: func() any { return new(table) }}
-
 // loaded is the table of a segment that was read whole.
 func (v *volume) loaded(segment int, piece []byte) (*table, error) {
 	if v.header.Version == OriginalVersion {
 		return v.originalTable(segment)
 	}
-	return v.parse(segment, piece, usedTables.Get().(*table))
+	return v.parse(segment, piece, new(table))
 }
 
 // part is what of a segment belongs to the state. With count its pages are counted.

@@ -246,8 +246,9 @@ func (s *Snapshot) table(segment uint32) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.tables.put(segment, t)
-	return t, nil
+	kept := *t // and not the reader's memory with it
+	s.tables.put(segment, &kept)
+	return &kept, nil
 }
 
 // tableCache keeps the tables that were read last: whoever asks for pages by their ids comes to each table once for every page
