@@ -951,13 +951,8 @@ BODY void mmsb__kernel_drain_body(const mmsb__kernel_drain_t *p, uint64_t thread
     mmsb__kernel_mailbox_t *box = (mmsb__kernel_mailbox_t *)(void *)reach(p->mailbox);
     uint64_t done = load_shared(&box->done), end = done + p->commands;
 #if defined(__CUDACC__)
-    __shared__ int posted;
-    for (; done != end; done++) {
-        if (thread == 0)
-            posted = is_posted(box, done, p->looks);
-        __syncthreads();
-        if (!posted)
-            return;
+    /* One thread looks, and the barrier tells all. A shared variable would do, but the compiler names it after the folder. */
+    for (; done != end && __syncthreads_or(thread == 0 && is_posted(box, done, p->looks)); done++) {
         execute(box, thread, threads);
         __threadfence_system();
         __syncthreads();

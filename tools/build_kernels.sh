@@ -25,6 +25,10 @@ if ! compile -fatbin "${targets[@]}" -Xptxas -v,--warn-on-spills -o "$work/kerne
     exit 1
 fi
 compile -ptx -arch=compute_80 -o "$work/kernels.ptx"
+if grep _INTERNAL_ "$work/kernels.ptx" >&2; then
+    echo "The compiler has put the folder's path into these names, as it does for a static variable in a function." >&2
+    exit 1
+fi
 
 for file in report.txt kernels.ptx kernels.fatbin; do
     mv "$work/$file" "$folder/$file"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import itertools
 import os
 import resource
 import signal
@@ -9,9 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import mmsb
 import numpy as np
@@ -660,6 +665,60 @@ def test_control_c_between_the_start_and_the_ticket(
     ticket.sweep()
     assert set(_lease._held) == held
     ctx.journal(tmp_path / "journal").close()  # there is none
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("call", ["save_bytes", "save_bytes_start", "journal", "checkpoint"])
+def test_an_exception_between_any_two_steps(ctx: mmsb.Context, tmp_path: Path, call: str) -> None:
+    """A signal's handler may raise one where Python looks for signals: where a function begins, behind a call, and where a loop
+    goes back. Nothing stays that nobody has; of memory the fixture sees it."""
+    store = mmsb.open(tmp_path / "store")
+    store.create_page(4096)
+    package = os.path.dirname(mmsb.__file__)
+    calls: dict[str, Callable[[], mmsb.Journal | mmsb.Ticket[bytes] | bytes | None]] = {
+        "save_bytes": store.save_bytes,
+        "save_bytes_start": store.save_bytes_start,
+        "journal": lambda: ctx.journal(tmp_path / "journal"),
+        "checkpoint": store.checkpoint,
+    }
+    left = 0
+    before: dict[FrameType, str] = {}
+
+    def step(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith((package, weakref.__file__)):
+            return None
+        frame.f_trace_opcodes = True
+        if event != "opcode":
+            return step
+        last, now = before.get(frame, "RESUME"), dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        before[frame] = now
+        left -= last.startswith(("RESUME", "CALL", "JUMP")) and not now.startswith("RETURN")
+        if not left:
+            raise KeyboardInterrupt
+        return step
+
+    for steps in itertools.count(1):
+        left = steps
+        result = None
+        sys.settrace(step)
+        try:
+            result = calls[call]()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+            before.clear()
+        if left > 0:
+            break
+        if call == "journal":
+            (result or ctx.journal(tmp_path / "journal")).close()  # type: ignore[union-attr]
+        del result
+        while ticket._detached:
+            ticket.sweep()
+        assert mmsb.debug_live_objects("ticket") == 0, steps
+    assert steps > 50
+    store.close()
 
 
 def test_every_long_call_is_work_that_control_c_cancels(

@@ -21,6 +21,24 @@ def when_dropped(thing: object, then: Callable[..., object], *arguments: Any) ->
     return finalizer
 
 
+def end(finalizer: weakref.finalize[Any, Any]) -> Any:
+    """Calls a finalizer's function now and returns its result; None if it was called before. The function may be called again.
+
+    A finalizer forgets its function before it calls it: an exception of a signal's handler in between would leave the object with
+    nobody who ends it.
+    """
+    call = finalizer.peek()
+    if call is None:
+        return None
+    _, then, arguments, _ = call
+    try:
+        return None if finalizer.detach() is None else then(*arguments)
+    except BaseException:
+        finalizer.detach()
+        then(*arguments)
+        raise
+
+
 def view_memory(address: int, size: int, writable: bool, dropped: Callable[..., None], *arguments: Any) -> memoryview:
     """A view of memory that is not Python's. When it and everything made from it is gone, dropped is called."""
     holder = Holder()

@@ -6,8 +6,9 @@ import ctypes
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from . import _abi
 from ._ffi import check, lib
-from ._lease import when_dropped
+from ._lease import end, when_dropped
 from ._object import Handled
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ class Capture(Handled):
 
     def close(self) -> None:
         """Says that the graph will not run again: what was freed of its memory serves all. Idempotent."""
-        if self._finalizer.detach() is not None:
-            check(lib.mmsb_capture_destroy(self._handle))
+        check(end(self._finalizer) or _abi.OK)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.end()
@@ -51,7 +51,6 @@ def _handles(streams: tuple[Stream, ...]) -> ctypes.Array[ctypes.c_uint64]:
     return (ctypes.c_uint64 * len(streams))(*(stream.handle for stream in streams))
 
 
-def _destroy(handle: int) -> None:
-    """Ends a dropped capture; it may have ended with its runtime already."""
-    if not lib.forked:
-        lib.mmsb_capture_destroy(handle)
+def _destroy(handle: int) -> int:
+    """Ends a capture; one that is dropped may have ended with its runtime already."""
+    return _abi.OK if lib.forked else int(lib.mmsb_capture_destroy(handle))

@@ -12,7 +12,7 @@ from . import _abi
 from ._convert import nanoseconds, signed, unsigned
 from ._errors import MMSBError, error_for
 from ._ffi import as_record, check, lib, listed, naming_pages, number_from, sized
-from ._lease import when_dropped
+from ._lease import end, when_dropped
 from ._object import Handled
 
 if TYPE_CHECKING:
@@ -128,9 +128,8 @@ class CommandBuffer(Handled):
 
     def close(self) -> None:
         """Ends the buffer; commands that wait are cancelled. Idempotent."""
-        if self._finalizer.detach() is not None:
-            check(lib.mmsb_commands_destroy(self._handle))
-            self._contexts.clear()
+        check(end(self._finalizer) or _abi.OK)
+        self._contexts.clear()
 
     def __len__(self) -> int:
         """How many commands wait or are being executed."""
@@ -147,7 +146,6 @@ class CommandBuffer(Handled):
             self.close()
 
 
-def _destroy(handle: int) -> None:
-    """Ends a dropped buffer; mmsb.shutdown may have ended it already."""
-    if not lib.forked:
-        lib.mmsb_commands_destroy(handle)
+def _destroy(handle: int) -> int:
+    """Ends a buffer; mmsb.shutdown may have ended one that is dropped."""
+    return _abi.OK if lib.forked else int(lib.mmsb_commands_destroy(handle))

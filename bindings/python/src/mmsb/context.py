@@ -43,7 +43,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import as_record, check, failure, lib, listed, name_of, number_from, sized, sync_of, value_of
-from ._lease import Lot, Pins, drop_released, hold, let_go, release_adopted, view_held, when_dropped
+from ._lease import Lot, Pins, drop_released, end, hold, let_go, release_adopted, view_held, when_dropped
 from ._object import Closable
 from ._tensor import TO_READ, TO_WRITE, Lender, Lent, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
@@ -248,7 +248,7 @@ class Context(Closable):
         save_bytes), or the disk has refused records. With GuardError, which the last check of a guard can raise, and the errors
         of the disk, it has ended all the same.
         """
-        found = self._finalizer()
+        found = end(self._finalizer)
         if found is not None:
             try:
                 raise found

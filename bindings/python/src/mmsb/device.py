@@ -17,7 +17,7 @@ from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, MismatchError, MMSBError, OutOfRangeError
 from ._ffi import as_record, check, lib, listed, number_from, sized, value_of
-from ._lease import hold, let_go, when_dropped
+from ._lease import end, hold, let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
 from ._tensor import DEFAULT_STREAM, Lender, Wanted, export, lend, stream_of
 from .capture import Capture
@@ -378,7 +378,7 @@ class Runtime(Closable):
 
     def close(self) -> None:
         """Waits for the queued work, then ends a runtime of the program's own with its streams and blocks. Idempotent."""
-        self._finalizer()
+        end(self._finalizer)
 
     def __repr__(self) -> str:
         return f"<mmsb.Runtime{' closed' if self.closed else ''}>"
@@ -387,21 +387,23 @@ class Runtime(Closable):
 class Reservation(Handled):
     """Reserved bytes of a budget. Closing or dropping it gives the remaining bytes back to the budget."""
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_left", "_runtime")
 
     _name = "reservation"
 
     def __init__(self, runtime: Runtime, handle: int) -> None:
         self._runtime = runtime
         self._handle = handle
-        self._finalizer = when_dropped(self, _give_back, "mmsb_reservation_destroy", handle, None)
+        self._left = ctypes.c_uint64()
+        self._finalizer = when_dropped(self, _give_back, "mmsb_reservation_destroy", handle, self._left)
 
     def close(self) -> int:
         """Gives the remaining bytes back and returns their number; 0 if it is closed already."""
-        left = ctypes.c_uint64()
-        if self._finalizer.detach() is not None:
-            check(lib.mmsb_reservation_destroy(self._handle, left))
-        return left.value
+        status = end(self._finalizer)
+        if status is None:
+            return 0
+        check(status)
+        return self._left.value
 
 
 class Stream(Handled):
@@ -911,10 +913,9 @@ def _tag(name: str) -> int:
     return tag.value
 
 
-def _give_back(function: str, *arguments: Any) -> None:
-    """Ends a dropped object; it may have ended with its runtime already."""
-    if not lib.forked:
-        getattr(lib, function)(*arguments)
+def _give_back(function: str, *arguments: Any) -> int:
+    """Ends an object; one that is dropped may have ended with its runtime already."""
+    return _abi.OK if lib.forked else int(getattr(lib, function)(*arguments))
 
 
 def _end_runtime(handle: int, token: int) -> None:

@@ -26,7 +26,7 @@ from ._convert import (
 )
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._ffi import check, lib, listed, name_of, number_from, sized, value_of
-from ._lease import view_memory, when_dropped
+from ._lease import end, view_memory, when_dropped
 from ._object import Closable
 from .ticket import Ticket, Work, nothing
 
@@ -498,13 +498,14 @@ class SavedBytes:
         """The snapshot; the first call frees the memory."""
         if self._data is None:
             self._data = ctypes.string_at(self.memory, self.length.value)
-            self.free()
+            end(self.free)
         return self._data
 
 
 def _free(memory: ctypes.c_void_p) -> None:
     if not lib.forked:
-        lib.mmsb_snapshot_free_memory(memory)
+        address, memory.value = memory.value, None
+        lib.mmsb_snapshot_free_memory(address)
 
 
 class LoadOptions:

@@ -13,7 +13,7 @@ from . import _abi
 from ._convert import nanoseconds
 from ._errors import MMSBError, StaleHandleError, TimeoutError, WouldBlockError
 from ._ffi import check, failure, lib
-from ._lease import hold, let_go, when_dropped
+from ._lease import end, hold, let_go, when_dropped
 from ._object import Handled
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Ticket(Handled, Generic[T]):
 
     def close(self) -> None:
         """Ends the ticket; unfinished work goes on. Idempotent."""
-        self._finalizer()
+        end(self._finalizer)
 
     def __await__(self) -> Generator[Any, None, T]:
         import asyncio
@@ -195,10 +195,14 @@ class Work(Generic[T]):
 
     def start(self, after: Iterable[Ticket[Any]] = ()) -> Ticket[T]:
         """Starts the work when the tickets in after are done."""
+        return self._begin(ctypes.c_uint64(), after)
+
+    def _begin(self, handle: ctypes.c_uint64, after: Iterable[Ticket[Any]] = ()) -> Ticket[T]:
+        """start(); handle is set as soon as the work has begun, for a caller that Ctrl-C keeps from the ticket."""
         sweep()
         own = () if self._options is None else (self._options,)
         # Held before the work begins: the work uses it until it ends, even if the ticket is dropped or Ctrl-C comes here.
-        handle, token = ctypes.c_uint64(), hold(self._kept)
+        token = hold(self._kept)
         try:
             self._check(self._starting(*self._arguments, *own, work_options(None, after), *self._results, handle))
             return Ticket(handle.value, token, self._make)
@@ -223,20 +227,25 @@ class Work(Generic[T]):
         limit = nanoseconds(timeout)
         if self._brief or (not limit and tries):
             return self._block(limit)
+        handle, ticket, done = ctypes.c_uint64(), None, False
         try:
-            ticket = self.start()
-        except MMSBError:
-            return self._block(limit)
-        try:
-            return ticket.wait(timeout)
-        except BaseException as error:
-            if _stop(ticket.handle):  # it was done in this moment
-                if isinstance(error, (TimeoutError, WouldBlockError)):
-                    return ticket._finished()
-                self._undo()
-            raise
-        finally:
+            ticket = self._begin(handle)
+            result = ticket.wait(timeout)
+            done = True
             ticket.close()
+            return result
+        except BaseException as error:
+            if not handle.value and isinstance(error, MMSBError):
+                return self._block(limit)
+            try:
+                if done or (handle.value and _stop(handle.value)):  # it was done in this moment
+                    if ticket and isinstance(error, (TimeoutError, WouldBlockError)):
+                        return ticket._finished()
+                    self._undo()
+                raise
+            finally:
+                if ticket:
+                    ticket.close()
 
     def _block(self, limit: int) -> T:
         options = _abi.WorkOptions() if self._options is None else self._options
