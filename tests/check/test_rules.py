@@ -122,3 +122,33 @@ def test_the_tree_names_no_place_outside_itself(files: list[Path], root: Path) -
     found = {str(file.relative_to(root)) for file in files if outside.search(file.read_bytes())}
     assert found == set()
     assert outside.search(b"see ../" + b"shared/spec") and outside.search(b'"/ho' + b'me/someone/x"')
+
+
+def broken_links(file: Path, text: str) -> list[str]:
+    """Links of a document to files of the tree, and to their headings, that lead nowhere."""
+    broken = []
+    for target, heading in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", text):
+        to = file.parent / target
+        if not to.exists() or (heading and heading not in headings(to.read_text(encoding="utf-8") if target else text)):
+            broken.append(f"{target}#{heading}")
+    return broken
+
+
+def headings(text: str) -> set[str]:
+    """What links call the headings of a document."""
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_links_of_documents_lead_to_files_and_headings(files: list[Path]) -> None:
+    documents = {file: file.read_text(encoding="utf-8") for file in files if file.suffix == ".md"}
+    assert {file: broken for file, text in documents.items() if (broken := broken_links(file, text))} == {}
+
+
+def test_planted_links_to_nowhere_are_caught(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Here, too\n", encoding="utf-8")
+    document = tmp_path / "a.md"
+    assert broken_links(document, "# A\n[x](other.md) [x](other.md#here-too) [x](#a) [x](https://example.org/#b)") == []
+    assert broken_links(document, "[x](gone.md)") == ["gone.md#"]
+    assert broken_links(document, "[x](other.md#gone)") == ["other.md#gone"]
+    assert broken_links(document, "# A\n[x](#b)") == ["#b"]

@@ -25,7 +25,7 @@ from ._convert import (
     words,
 )
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError, UnsupportedError
-from ._ffi import check, lib, listed, name_of, number_from, sized, value_of
+from ._ffi import check, lib, listed, name_of, sized, value_of
 from ._lease import end, view_memory, when_dropped
 from ._object import Closable
 from .ticket import Ticket, Work, nothing
@@ -82,7 +82,7 @@ class Snapshot(Closable):
     _name = "snapshot"
 
     def __init__(self, path: AnyPath) -> None:
-        self._file: _File | None = _File(number_from(lib.mmsb_snapshot_open, path_bytes(path, "path")))
+        self._file: _File | None = _File(path)
         raw = sized(_abi.SnapshotInfo)
         check(lib.mmsb_snapshot_info(self._file.handle, raw))
         self._info = raw
@@ -335,13 +335,14 @@ class _File:
 
     __slots__ = ("__weakref__", "handle")
 
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-        when_dropped(self, _close, handle)
+    def __init__(self, path: AnyPath) -> None:
+        self.handle = ctypes.c_uint64()
+        when_dropped(self, _close, self.handle)  # before the call, which Ctrl-C may follow
+        check(lib.mmsb_snapshot_open(path_bytes(path, "path"), self.handle))
 
 
-def _close(handle: int) -> None:
-    if not lib.forked:
+def _close(handle: ctypes.c_uint64) -> None:
+    if handle and not lib.forked:
         lib.mmsb_snapshot_close(handle)
 
 
