@@ -571,7 +571,7 @@ LONG_CALLS = {
     "restore_from": "os.lseek(file.fileno(), 0, 0), ctx.restore_from(file)",
     "restore_from, nobody writes": "ctx.restore_from(read_end)",
     "restore_bytes": "ctx.restore_bytes(data)",
-    "journal": "ctx.journal(folder + '/new').close(), shutil.rmtree(folder + '/new')",
+    "journal": "opened = ctx.journal(folder + '/new'); opened.close(); shutil.rmtree(folder + '/new')",
     "sync": "page.write(0, block), journal.sync()",
     "create_pages": "ctx.destroy_pages(ctx.create_pages(100, 1 << 20))",
     "migrate_many": "[ctx.migrate_many(ctx.pages(), where) for where in ('disk', 'cpu')]",
@@ -603,8 +603,7 @@ read_end, write_end = os.pipe()
 data = ctx.save_bytes()
 if {call in ("sync", "trim")}:
     journal = ctx.journal(folder + "/journal")
-if {call == "close"}:
-    opened = ctx.journal(folder + "/new")
+opened = ctx.journal(folder + "/new") if {call == "close"} else None
 store = mmsb.open(folder + "/store")
 store.create_page(len(block)).write(0, block)
 if {call == "open"}:
@@ -625,6 +624,8 @@ assert len(left) in ((0, 100) if {call == "create_pages"} else (0,))  # the inte
 ctx.destroy_pages(left)
 assert [page.size for page in ctx.pages()] == [len(block)] * 8
 if {call == "journal"}:
+    if opened and not opened.closed:
+        opened.close()
     shutil.rmtree(folder + "/new", ignore_errors=True)
     ctx.journal(folder + "/new").close()
 if {call == "close"} and not opened.closed:
