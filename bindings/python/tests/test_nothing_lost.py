@@ -724,6 +724,24 @@ def test_an_exception_between_any_two_steps(ctx: mmsb.Context, tmp_path: Path, c
     store.close()
 
 
+@pytest.mark.parametrize(("error", "calls"), [(KeyboardInterrupt, 2), (mmsb.MMSBError, 1)])
+def test_what_ends_an_object_is_called_again_behind_control_c_only(error: type[BaseException], calls: int) -> None:
+    called = []
+
+    def ended() -> None:
+        called.append(1)
+        if len(called) == 1:
+            raise error
+
+    thing = _lease.Holder()
+    finalizer = _lease.when_dropped(thing, ended)
+    with pytest.raises(error):
+        _lease.end(finalizer)
+    assert _lease.end(finalizer) is None
+    assert len(called) == calls
+    assert not finalizer.alive
+
+
 def test_every_long_call_is_work_that_control_c_cancels(
     ctx: mmsb.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from . import _abi
+from ._errors import MMSBError
 from ._ffi import lib
 
 
@@ -33,6 +34,8 @@ def end(finalizer: weakref.finalize[Any, Any]) -> Any:
     _, then, arguments, _ = call
     try:
         return None if finalizer.detach() is None else then(*arguments)
+    except MMSBError:  # of the function itself
+        raise
     except BaseException:
         finalizer.detach()
         then(*arguments)
