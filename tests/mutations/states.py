@@ -12,13 +12,14 @@ LIES = f"{LOADS}::test_metadata_that_lies"
 FILLED = f"{LOADS}::test_a_tree_is_filled"
 SHARED = f"{LOADS}::test_one_memory_is_saved_once_and_shared_again"
 NAMED = f"{LOADS}::test_what_cannot_be_saved_is_named_at_once"
+INTERRUPTED = "tests/test_nothing_lost.py::test_a_tracked_tree_is_whole_behind_an_exception_between_any_two_steps"
 REFUSED = f"{LOADS}::test_all_that_does_not_fit_is_named_and_nothing_changes"
 
 STATES = Python(
     name="states",
     modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "tree", "pages", "checkpoint", "files")),
     mode=LOADS,
-    sound=(LOADS, TRACKED, ON_DEVICES, OF_OTHERS),
+    sound=(LOADS, TRACKED, ON_DEVICES, OF_OTHERS, INTERRUPTED),
     mutants=(
         # Arrays.
         Mutant(
@@ -65,7 +66,7 @@ STATES = Python(
         Mutant(
             "int-or-text",
             "the keys 0 and '0' have one name",
-            "segment",
+            "_text_segment",
             '"~s" + text if',
             "text if",
             mode=f"{LOADS}::test_no_two_keys_have_the_same_name",
@@ -106,7 +107,7 @@ STATES = Python(
         Mutant(
             "renamed-arrays",
             "an array that has moved in the tree keeps its old names in its page",
-            "TreePages.bind",
+            "TreePages._bind",
             "if entry.names != names:",
             "if False:",
             mode=TRACKED,
@@ -114,7 +115,7 @@ STATES = Python(
         Mutant(
             "copies-are-not-renewed",
             "a tracked array with gaps is saved as it was first",
-            "TreePages.bind",
+            "TreePages._bind",
             "entry.memory[...] = memory",
             "pass",
             mode=TRACKED,
@@ -131,9 +132,25 @@ STATES = Python(
             "ids-come-again",
             "after a load an array that is new gets the id of a page that is there",
             "TreePages.took",
-            "max(TREE_ID, *ids) + 1",
-            "TREE_ID + 1",
+            "max(TREE_ID, *self._keep(kept)) + 1",
+            "(self._keep(kept), TREE_ID + 1)[1]",
             mode=TRACKED,
+        ),
+        Mutant(
+            "marks-without-addresses",
+            "an array that has moved, and has the form it had, is taken for the one before",
+            "mark_of",
+            "return address, thing.dtype",
+            "return id(thing), thing.dtype",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "interrupted-pages-stay",
+            "pages of a call that was interrupted are taken for those of the tree",
+            "TreePages._bind",
+            "if before is None:",
+            "if False:",
+            mode=INTERRUPTED,
         ),
         Mutant(
             "names-of-others",

@@ -5,6 +5,8 @@
 #     main_init_done, under the channel's lock, so calls do not scale over threads; 1.27 tests a flag first, and so does the copy.
 #   sweep-wait.diff lets the collector's background sweeper sleep where another thread sweeps the rest: 1.26 tries again without
 #     a pause while Go has an idle processor, though the machine may have none.
+#   monitor-sleep.diff lets the thread that watches over Go's processors wake up 5000 times a second at most, instead of 50 000:
+#     it takes them from goroutines in system calls, and the library gives Go more of them than it needs.
 # Leaves no overlay.json where Go does the first by itself. Fails, with one line, where that does not fit: the library is then
 # built without any. Files that are as they should be stay untouched: another build may be reading them.
 set -euo pipefail
@@ -19,16 +21,17 @@ if grep -q 'mainInitDone.Load()' "$runtime/cgocall.go"; then
     exit 0
 fi
 
-# patched DIFF FILE...: copies files of the runtime into new and patches them there; leaves none of them where it does not fit.
+# patched DIFF FILE...: copies files of the runtime into new, unless another diff has changed them there, and patches them; leaves
+# them as they are where it does not fit.
 patched() {
     local diff=$1
     shift
     mkdir -p new
-    (cd "$runtime" && cp "$@" "$OLDPWD/new")
-    (cd new && python3 "$here/patch.py" "$here/$diff" 2>> ../apply.log) || {
-        (cd new && rm "$@")
-        return 1
-    }
+    local file
+    for file; do
+        [ -e "new/$file" ] || cp "$runtime/$file" new
+    done
+    (cd new && python3 "$here/patch.py" "$here/$diff" 2>> ../apply.log)
 }
 
 : > apply.log
@@ -39,6 +42,8 @@ if ! patched main-init-done.diff proc.go cgocall.go; then
 fi
 patched sweep-wait.diff mgcsweep.go ||
     echo "go-overlay: sweep-wait.diff does not fit $(go env GOVERSION): collections will cost more processor time" >&2
+patched monitor-sleep.diff proc.go ||
+    echo "go-overlay: monitor-sleep.diff does not fit $(go env GOVERSION): saves will disturb other threads more" >&2
 replaced=
 for file in new/*; do
     replaced+="${replaced:+, }\"$runtime/${file#new/}\": \"$PWD/${file#new/}\""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from conftest import PATIENCE, SOURCE
 from mmsb import state
 from mmsb._ffi import find_library
+from mmsb.state import tree as trees
 from test_state import random_array, same
 
 
@@ -38,6 +40,74 @@ def test_a_tracked_tree_is_not_copied(tmp_path: Path) -> None:
     assert alive() is None  # the closed tracker lets it go
     with pytest.raises(mmsb.ClosedError):
         tracker.save(tmp_path / "b")
+
+
+def test_arrays_that_stay_are_taken_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fixed = np.arange(5)
+    fixed.flags.writeable = False
+    tree: dict[str, Any] = {
+        "a": np.arange(10),
+        "of columns": np.ones((3, 4), order="F"),
+        "read-only": fixed,
+        "twice": fixed,
+        "n": 1,
+    }
+    taken: list[Any] = []
+    once = vars(trees)["hold"]
+
+    def hold(thing: Any) -> Any:
+        taken.append(thing)
+        return once(thing)
+
+    with state.track(tree) as tracker:
+        monkeypatch.setattr(trees, "hold", hold)
+        tree["n"] = 2
+        tracker.save(tmp_path / "0")
+        same(state.load(tmp_path / "0"), tree)
+        assert not taken
+        tree["gaps"] = np.arange(10)[::2]
+        tree["a"] = tree["a"].view("u1")
+        tracker.save(tmp_path / "1", tmp_path / "0")
+        tracker.save(tmp_path / "2", tmp_path / "1")
+        assert taken == [tree["a"], tree["gaps"], tree["gaps"]]  # what has gaps is copied each time
+        same(state.load(tmp_path / "2"), tree)
+
+
+def turn(array: Any) -> None:
+    array.shape = (20, 50)
+
+
+def columns(array: Any) -> None:
+    array.strides = (8, 400)
+
+
+def item(array: Any) -> None:
+    array.dtype = "i8"
+
+
+def grow(array: Any) -> None:
+    array.resize((1000, 50), refcheck=False)
+
+
+def grow_and_shrink(array: Any) -> None:
+    grow(array)
+    others.append(np.ones(50 * 20))  # what may lie where it lay
+    array.resize((50, 20), refcheck=False)
+
+
+others: list[Any] = []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("change", [turn, columns, item, grow, grow_and_shrink])
+def test_an_array_that_changes_in_place_is_taken_again(change: Callable[[Any], None], tmp_path: Path) -> None:
+    array = np.arange(1000.0).reshape(50, 20).copy()
+    with state.track({"array": array}) as tracker:
+        tracker.save(tmp_path / "0")
+        change(array)
+        array[...] = 7
+        tracker.save(tmp_path / "1", tmp_path / "0")
+        same(state.load(tmp_path / "1"), {"array": array})
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

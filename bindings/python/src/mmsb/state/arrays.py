@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import re
@@ -230,6 +231,28 @@ def is_array(thing: Any) -> bool:
         or hasattr(thing, "__cuda_array_interface__")
         or (not isinstance(thing, bytes) and has_buffer(thing))
     )
+
+
+#: What an array in host memory has that makes hold() give the same: its address, type, shape and strides.
+Mark = tuple[Any, ...]
+
+
+def mark_of(thing: Any) -> Mark | None:
+    """The mark of an array, in a tenth of the time that hold() takes. None: only hold() can tell."""
+    kind = type(thing)
+    if kind is np.ndarray:
+        try:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(thing))  # a quarter of the time that address_of() takes
+        except (TypeError, ValueError):  # read-only, with gaps, or empty
+            address = address_of(thing)
+        return address, thing.dtype, thing.shape, thing.strides
+    if not hasattr(kind, "data_ptr"):
+        return None
+    try:
+        data = thing.data_ptr(), thing.dtype, thing.shape, thing.stride()
+        return *data, thing.is_cpu, thing.is_conj(), thing.is_neg()
+    except Exception:  # a tensor without memory of its own, or no tensor
+        return None
 
 
 def hold(thing: Any) -> Held:

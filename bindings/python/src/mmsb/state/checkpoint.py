@@ -410,7 +410,7 @@ class Tracker(Closable):
 
     def update(self) -> None:
         """Looks at the tree again, as save() does first. UnsupportedError: it has what cannot be saved, and nothing changed."""
-        self._pages.bind(take_apart(self._tree))
+        self._pages.bind(take_apart(self._tree, self._pages.known))
 
     def save(
         self,

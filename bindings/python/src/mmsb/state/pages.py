@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
+from operator import is_
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..context import Context
 from ..page import PageArray
 from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from . import tree as trees
-from .arrays import Array, DeviceBytes, Held, Layout, address_of, array_over, layout_of, raw, type_of
+from .arrays import Array, DeviceBytes, Held, Layout, Mark, address_of, array_over, layout_of, raw, type_of
 from .tree import Parts, Pointer
 
 #: Version of the schema.
@@ -77,10 +78,29 @@ class TreePages:
         self.context = Context() if context is None else context
         self._bound: dict[Key, _Bound] = {}
         self._next = TREE_ID + 1
+        # Those of the last bind(), and their pages' ids; None: it was interrupted, and the pages may be any.
+        self._arrays: dict[str, Held] | None = {}
+        self._ids: list[int] = []
+        self.known: Mapping[Mark, Held] = {}  # for the next take_apart()
         self._text = b""
 
     def bind(self, parts: Parts) -> None:
         """Adopts arrays that are new, ends the pages of those that are gone, and keeps all others."""
+        if not self._has(parts.arrays):
+            self._bind(parts)
+        for place, page in zip(parts.places.values(), self._ids):
+            place["page"] = page
+        self._write(trees.written(parts.document))
+
+    def _has(self, arrays: Mapping[str, Held]) -> bool:
+        mine = self._arrays
+        return mine is not None and list(mine) == list(arrays) and all(map(is_, mine.values(), arrays.values()))
+
+    def _bind(self, parts: Parts) -> None:
+        before, self._arrays = self._arrays, None
+        if before is None:
+            self._bound = {}
+            self._keep(set())
         found: dict[Key, tuple[Held, list[str]]] = {}  # a key takes long to hash: each is looked up as seldom as can be
         for name, held in parts.arrays.items():
             key = key_of(name, held)
@@ -96,7 +116,11 @@ class TreePages:
                 fresh[key] = one
             else:
                 kept.append((entry, *one))
-        bound = self._adopted(fresh)
+        try:
+            bound = self._adopted(fresh)
+        except MMSBError:
+            self._arrays = before
+            raise
         staying = {entry.id for entry, _, _ in kept}
         gone = [entry.id for entry in self._bound.values() if entry.id not in staying]
         self.context.destroy_pages(self.context.lookup_many(gone))
@@ -110,10 +134,9 @@ class TreePages:
                 entry = entry._replace(names=names)
             bound[entry.key] = entry
         self._bound = bound
-        for entry in bound.values():
-            for name in entry.names:
-                parts.places[name]["page"] = entry.id
-        self._write(trees.written(parts.document))
+        ids = {name: entry.id for entry in bound.values() for name in entry.names}
+        self._ids, self.known = [ids[name] for name in parts.arrays], parts.known
+        self._arrays = parts.arrays
 
     def took(self, kept: Mapping[int, tuple[str, Held]], stored: StoredTree) -> None:
         """The context has loaded a file, and the pages with these ids have what these arrays have; all others end."""
@@ -121,18 +144,24 @@ class TreePages:
         bound = [_Bound(id, key_of(name, held), held.memory, names[id]) for id, (name, held) in kept.items()]
         self._bound = {entry.key: entry for entry in bound}
         self._text = stored.text
+        self._arrays, self._ids = dict(kept.values()), list(kept)
+        self._next = max(TREE_ID, *self._keep(kept)) + 1
+
+    def _keep(self, kept: Container[int]) -> list[int]:
+        """Ends all pages but these and the document. The ids that there were."""
         ids = [page.id for page in self.context.pages()]
-        self._next = max(TREE_ID, *ids) + 1
         self.context.destroy_pages(self.context.lookup_many([id for id in ids if id != TREE_ID and id not in kept]))
+        return ids
 
     def close(self) -> None:
         """Ends the context, and lets the arrays go. Idempotent."""
         self.context.close()
-        self._bound = {}
+        self._bound, self._arrays, self.known = {}, None, {}
 
     def _adopted(self, fresh: Mapping[Key, tuple[Held, list[str]]]) -> dict[Key, _Bound]:
         done: list[PageArray] = []
         numbers = range(self._next, self._next + len(fresh))
+        self._next += len(fresh)
         made = [_Bound(id, key, held.memory, names) for id, (key, (held, names)) in zip(numbers, fresh.items())]
         held_by = [held for held, _ in fresh.values()]
         try:
@@ -149,7 +178,6 @@ class TreePages:
             for pages in done:
                 self.context.destroy_pages(pages)
             raise
-        self._next += len(fresh)
         return {entry.key: entry for entry in made}
 
     def _wait(self, kept: Sequence[tuple[_Bound, Held, list[str]]]) -> None:

@@ -10,12 +10,14 @@ import re
 import struct
 import typing
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import CorruptError, InvalidArgumentError, MMSBError, UnsupportedError
-from .arrays import Held, hold, is_array, type_name, type_of
+from .arrays import Held, Mark, hold, is_array, mark_of, type_name, type_of
 
 #: Levels of a tree.
 DEPTH = 100
@@ -37,13 +39,15 @@ class Pointer:
 class Parts(NamedTuple):
     """A tree that was taken apart.
 
-    document: for JSON; a dict of its own for each array, whose "page" is to be set. arrays, scalars: by name, in order.
+    document: for JSON; a dict of its own for each array, whose "page" is to be set. arrays, scalars: by name, in order. known:
+    arrays that need not be held anew when the tree is taken apart again, while somebody keeps their memory.
     """
 
     document: Any
     arrays: dict[str, Held]
     places: dict[str, dict[str, int]]
     scalars: dict[str, Any]
+    known: dict[Mark, Held]
 
 
 # -------------------------------------------------------------------------------------------------------------- names
@@ -52,8 +56,7 @@ class Parts(NamedTuple):
 def segment(key: Any) -> str:
     """The part of a name that stands for a key: no two keys have the same."""
     if isinstance(key, str):
-        text = _ESCAPED.sub(_escape, key)
-        return "~s" + text if _LOOKS_LIKE_INT.fullmatch(text) else text
+        return _text_segment(str.__str__(key))
     if key is None or isinstance(key, bool):
         return "~" + json.dumps(key)
     if isinstance(key, int):
@@ -63,6 +66,12 @@ def segment(key: Any) -> str:
     if isinstance(key, bytes):
         return "~b" + key.hex()
     raise UnsupportedError(f"a key is a {type(key).__name__}; str, int, float, bool, bytes and None can be saved")
+
+
+@lru_cache(maxsize=1 << 14)
+def _text_segment(key: str) -> str:
+    text = _ESCAPED.sub(_escape, key)
+    return "~s" + text if _LOOKS_LIKE_INT.fullmatch(text) else text
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -110,19 +119,23 @@ def _children(thing: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
 
 
 class _Walk:
-    def __init__(self) -> None:
-        self.parts = Parts(None, {}, {}, {})
+    def __init__(self, known: Mapping[Mark, Held]) -> None:
+        self.parts = Parts(None, {}, {}, {}, {})
+        self._known = known
         self.refused: list[str] = []
         self._above: list[int] = []
 
     def node(self, thing: Any, name: str | None) -> Any:
         shown = "the tree" if name is None else name
         try:
+            mark = mark_of(thing)
+            if mark is not None and (held := self._known.get(mark)) is not None:
+                return self._array(held, name, mark)
             if is_scalar(thing):
                 self.parts.scalars[name or ""] = thing
                 return scalar_node(thing)
             if is_array(thing):
-                return self._array(hold(thing), name)
+                return self._array(hold(thing), name, mark)
             inside = _children(thing)
         except MMSBError as error:
             self.refused.append(f"{shown}: {error}")
@@ -141,8 +154,10 @@ class _Walk:
         self._above.pop()
         return node
 
-    def _array(self, held: Held, name: str | None) -> dict[str, int]:
+    def _array(self, held: Held, name: str | None, mark: Mark | None) -> dict[str, int]:
         place = {"page": 0}
+        if mark is not None and type(held.memory) is np.ndarray and not held.copied:
+            self.parts.known[mark] = held
         self.parts.arrays[name or ""] = held
         self.parts.places[name or ""] = place
         return place
@@ -160,9 +175,9 @@ class _Walk:
         return {kind: rows}
 
 
-def take_apart(tree: Any) -> Parts:
-    """Takes a tree apart. UnsupportedError names all that cannot be saved."""
-    walk = _Walk()
+def take_apart(tree: Any, known: Mapping[Mark, Held] = MappingProxyType({})) -> Parts:
+    """Takes a tree apart. known: of an earlier time. UnsupportedError names all that cannot be saved."""
+    walk = _Walk(known)
     document = walk.node(tree, None)
     if walk.refused:
         raise UnsupportedError(f"{len(walk.refused)} of the tree's values cannot be saved: {'; '.join(walk.refused)}")
@@ -176,7 +191,7 @@ def is_scalar(value: Any) -> bool:
 
 def scalar_node(value: Any) -> Any:
     """A scalar as JSON that gives exactly it back."""
-    if value is None or isinstance(value, bool):
+    if value is None or type(value) in (str, bool):
         return value
     if isinstance(value, np.generic):
         return {"scalar": [type_name(value.dtype), value.tobytes().hex()]}
