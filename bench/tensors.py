@@ -18,7 +18,7 @@ from mmsb.state import dcp
 from python import there_and_back
 from safetensors.torch import save_file
 from snapshots import FILTER, FOLDER, QUICK, ROUNDS, seconds, sync
-from state import COUNT, NOTE, Loop, percentile
+from state import COUNT, NOTE, STEP_ROUNDS, Loop, percentile
 from state import report as report_of
 
 BYTES = (16 << 20) if QUICK else (1 << 30)
@@ -85,7 +85,7 @@ def beside_a_loop(tensors: Tensors) -> None:
         return len(times)
 
     with mmsb.state.track(tensors) as tracker:
-        for turn in range(ROUNDS):
+        for turn in range(STEP_ROUNDS):
             path, folder = FOLDER / f"state-{turn}", FOLDER / f"folder-{turn}"
             count = run("ours", lambda path=path: tracker.save_start(path).done)  # type: ignore[misc]
             remove(path)
