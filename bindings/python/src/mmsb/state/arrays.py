@@ -238,7 +238,7 @@ Mark = tuple[Any, ...]
 
 
 def mark_of(thing: Any) -> Mark | None:
-    """The mark of an array, in a tenth of the time that hold() takes. None: only hold() can tell."""
+    """The mark of an array, which takes less time than hold(). None: only hold() can tell."""
     kind = type(thing)
     if kind is np.ndarray:
         try:
