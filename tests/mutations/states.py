@@ -13,13 +13,14 @@ FILLED = f"{LOADS}::test_a_tree_is_filled"
 SHARED = f"{LOADS}::test_one_memory_is_saved_once_and_shared_again"
 NAMED = f"{LOADS}::test_what_cannot_be_saved_is_named_at_once"
 INTERRUPTED = "tests/test_nothing_lost.py::test_a_tracked_tree_is_whole_behind_an_exception_between_any_two_steps"
+OF_SCALARS = "tests/test_nothing_lost.py::test_scalars_of_a_tracked_tree_are_whole_behind_an_exception_between_any_two_steps"
 REFUSED = f"{LOADS}::test_all_that_does_not_fit_is_named_and_nothing_changes"
 
 STATES = Python(
     name="states",
-    modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "tree", "pages", "checkpoint", "files")),
+    modules=tuple(f"mmsb/state/{name}.py" for name in ("arrays", "outline", "tree", "pages", "checkpoint", "files")),
     mode=LOADS,
-    sound=(LOADS, TRACKED, ON_DEVICES, OF_OTHERS, INTERRUPTED),
+    sound=(LOADS, TRACKED, ON_DEVICES, OF_OTHERS, INTERRUPTED, OF_SCALARS),
     mutants=(
         # Arrays.
         Mutant(
@@ -74,7 +75,7 @@ STATES = Python(
         Mutant(
             "endless-trees",
             "a tree that contains itself is walked",
-            "_Walk.node",
+            "_Walk._node",
             "if id(thing) in self._above:",
             "if False:",
             mode=NAMED,
@@ -82,7 +83,7 @@ STATES = Python(
         Mutant(
             "ends-above",
             "what is in a tree twice, beside itself, counts as being in itself",
-            "_Walk.node",
+            "_Walk._node",
             "self._above.pop()",
             "pass",
             mode=SHARED,
@@ -139,10 +140,42 @@ STATES = Python(
         Mutant(
             "marks-without-addresses",
             "an array that has moved, and has the form it had, is taken for the one before",
-            "mark_of",
-            "return address, thing.dtype",
-            "return id(thing), thing.dtype",
+            "readers_of",
+            "return _quick_address_of, attrgetter",
+            "return id, attrgetter",
             mode=TRACKED,
+        ),
+        Mutant(
+            "equal-keys",
+            "a tree whose keys are equal to those before, and not the same, is taken for the one before",
+            "Outline.add",
+            "_COMPARE_BY_VALUE.issuperset(map(type, keys))",
+            "True",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "equal-scalars",
+            "a scalar that is equal to the one before, and not the same, is not written",
+            "TreePages.have",
+            "if one is not before",
+            "if one != before",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "values-without-types",
+            "an array and a scalar that change places go unnoticed",
+            "Outline.add",
+            "tuple(map(type, values))",
+            "len(values)",
+            mode=TRACKED,
+        ),
+        Mutant(
+            "scalars-of-an-interrupted-call",
+            "scalars of a call that was interrupted stay in the document",
+            "TreePages.have",
+            "self._parts = None",
+            "pass",
+            mode=OF_SCALARS,
         ),
         Mutant(
             "interrupted-pages-stay",

@@ -750,6 +750,26 @@ def test_a_tracked_tree_is_whole_behind_an_exception_between_any_two_steps(tmp_p
     assert steps > 20
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("then", ["before", "after"])
+def test_scalars_of_a_tracked_tree_are_whole_behind_an_exception_between_any_two_steps(then: str, tmp_path: Path) -> None:
+    """Only scalars change, and change again, or back, when the call that sees it was interrupted."""
+    tree: dict[str, Any] = {"array": np.arange(100), "first": "before", "second": 1.0}
+    with mmsb.state.track(tree) as tracker:
+        for steps in itertools.count(1):
+            tracker.save(tmp_path / "start")
+            tree["first"], tree["second"] = "the longest of them", 2.0
+            ended, _ = interrupted(steps, tracker.update)
+            tree["first"], tree["second"] = then, 1.0
+            tracker.save(tmp_path / str(steps))
+            found = mmsb.state.load(tmp_path / str(steps))
+            assert (found["first"], found["second"]) == (then, 1.0) and np.array_equal(found["array"], tree["array"])
+            tree["first"] = "before"
+            if ended:
+                break
+    assert steps > 20
+
+
 @pytest.mark.parametrize(("error", "calls"), [(KeyboardInterrupt, 2), (mmsb.MMSBError, 1)])
 def test_what_ends_an_object_is_called_again_behind_control_c_only(error: type[BaseException], calls: int) -> None:
     called = []

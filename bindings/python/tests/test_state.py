@@ -22,6 +22,7 @@ import pytest
 from conftest import RunPython
 from mmsb import state
 from mmsb.state import tree as trees
+from mmsb.state.outline import DEPTH
 
 Tree = Any
 
@@ -256,7 +257,7 @@ def test_what_cannot_be_saved_is_named_at_once(tmp_path: Path) -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
     deep: list[Any] = []
-    for _ in range(trees.DEPTH + 1):
+    for _ in range(DEPTH + 1):
         deep = [deep]
     tree = {
         "objects": np.array([{}], dtype=object),
@@ -279,7 +280,7 @@ def test_what_cannot_be_saved_is_named_at_once(tmp_path: Path) -> None:
         "call/0: a builtin",
     ):
         assert text in str(caught.value)
-    assert "loop/0/again: it contains itself" in str(caught.value) and f"deeper than {trees.DEPTH} levels" in str(caught.value)
+    assert "loop/0/again: it contains itself" in str(caught.value) and f"deeper than {DEPTH} levels" in str(caught.value)
     assert "a key is a tuple" in str(caught.value) and "kept" not in str(caught.value)
     assert not list(tmp_path.iterdir())
     round_trip(tmp_path / "a", deep[0][0])

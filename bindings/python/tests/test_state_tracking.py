@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import random
 import signal
@@ -19,8 +21,9 @@ import pytest
 from conftest import PATIENCE, SOURCE
 from mmsb import state
 from mmsb._ffi import find_library
+from mmsb.state import checkpoint
 from mmsb.state import tree as trees
-from test_state import random_array, same
+from test_state import Pair, plain, random_array, same
 
 
 def test_a_tracked_tree_is_not_copied(tmp_path: Path) -> None:
@@ -108,6 +111,95 @@ def test_an_array_that_changes_in_place_is_taken_again(change: Callable[[Any], N
         array[...] = 7
         tracker.save(tmp_path / "1", tmp_path / "0")
         same(state.load(tmp_path / "1"), {"array": array})
+
+
+@dataclasses.dataclass
+class Row:
+    left: Any
+    right: Any
+
+
+class Stateful:
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def state_dict(self) -> Any:
+        return self.state
+
+
+A, B = np.arange(10), np.arange(10, 20)
+#: What differs by little: keys and scalars that are equal and not the same, places, forms, containers.
+NEARLY_THE_SAME: list[tuple[Any, Any]] = [
+    *(
+        ({one: A}, {other: A})
+        for one, other in [(1, True), (1, 1.0), (1, "1"), (0.0, -0.0), (0, False), (b"k", "k"), (None, "null")]
+    ),
+    *(([A, one], [A, other]) for one, other in [(1, True), (1, 1.0), (0.0, -0.0), (0.0, np.float64(0)), (b"s", "s"), (None, 0)]),
+    *(([A, one], [A, other]) for one, other in [(1, 2), (math.nan, 0.0), (np.int8(1), np.int16(1)), ("a", "b"), (1j, 2j)]),
+    *(
+        (one, other)
+        for one, other in [(A, B), (1, 2), (A, 1), ({}, []), ([], ()), ([A, B], [B, A]), ([A, B], (A, B)), ([A], [A, A])]
+    ),
+    *(
+        ([A], [other])
+        for other in [B, A.copy(), A.view("u8"), A.reshape(2, 5), A[:5], A[::2], A[:0], A.view("u1"), A.tobytes(), None]
+    ),
+    ({"a": A, "b": B}, {"b": B, "a": A}),
+    ({"a": A, "b": 1}, {"a": 1, "b": A}),
+    ({"a": A, "b": 1}, {"a": A, "b": 1, "c": 2}),
+    ([[A], []], [[], [A]]),
+    (Row(A, 1), Row(A, 2)),
+    (Pair(A, 1), Pair(1, A)),
+    (Stateful({"a": A, "n": 1}), Stateful({"a": A, "n": 2})),
+    (Stateful([A, 1]), Stateful((A, 1))),
+]
+
+
+@pytest.mark.parametrize("one, other", NEARLY_THE_SAME)
+def test_a_change_that_is_hard_to_see(one: Any, other: Any, tmp_path: Path) -> None:
+    tree = [one]
+    with state.track(tree) as tracker:
+        for number, now in enumerate([one, other, other, one, one, other]):
+            tree[0] = now
+            tracker.save(tmp_path / f"{number}", tmp_path / f"{number - 1}" if number else None)
+            same(state.load(tmp_path / f"{number}"), [now.state if isinstance(now, Stateful) else plain(now)])
+
+
+def test_a_scalar_that_changes_in_place(tmp_path: Path) -> None:
+    record = np.ones(1, "i4,i4")[0]
+    with state.track({"record": record, "array": A}) as tracker:
+        record["f1"] = 7
+        tracker.save(tmp_path / "a")
+        assert state.load(tmp_path / "a")["record"] == record
+
+
+def test_a_tree_that_stays_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tree: dict[str, Any] = {
+        "layers": [{"w": np.arange(9.0), "step": 1} for _ in range(5)],
+        "pair": Pair(1, A),
+        "row": Row(B, None),
+    }
+    with state.track(tree) as tracker:
+        monkeypatch.setattr(checkpoint, "take_apart", None)
+        for step in range(3):
+            tree["layers"][step]["step"] = 7
+            tree["layers"][step]["w"][:] = step
+            tracker.save(tmp_path / f"{step}")
+            same(state.load(tmp_path / f"{step}"), plain(tree))
+        tree["layers"].pop()
+        with pytest.raises(TypeError):
+            tracker.save(tmp_path / "3")
+
+
+def test_a_tree_that_comes_to_contain_itself(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {"a": A, "list": []}
+    with state.track(tree) as tracker:
+        tree["list"] += [tree["list"], tree["list"]]
+        with pytest.raises(mmsb.UnsupportedError, match="list/0: it contains itself"):
+            tracker.save(tmp_path / "a")
+        tree["list"].clear()
+        tracker.save(tmp_path / "a")
+        same(state.load(tmp_path / "a"), tree)
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -237,21 +238,29 @@ def is_array(thing: Any) -> bool:
 Mark = tuple[Any, ...]
 
 
+@lru_cache(maxsize=256)
+def readers_of(kind: type) -> tuple[Callable[[Any], Any], ...] | None:
+    """What reads the parts of the mark of an array of a type. None: only hold() can tell."""
+    if kind is np.ndarray:
+        return _quick_address_of, attrgetter("dtype"), attrgetter("shape"), attrgetter("strides")
+    calls: list[Any] = [getattr(kind, name, None) for name in ("data_ptr", "size", "stride", "is_conj", "is_neg")]
+    return None if None in calls else (*calls, attrgetter("dtype"), attrgetter("is_cpu"))
+
+
+def _quick_address_of(array: Any) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a quarter of the time that address_of() takes
+    except (TypeError, ValueError):  # read-only, with gaps, or empty
+        return address_of(array)
+
+
 def mark_of(thing: Any) -> Mark | None:
     """The mark of an array, which takes less time than hold(). None: only hold() can tell."""
-    kind = type(thing)
-    if kind is np.ndarray:
-        try:
-            address = ctypes.addressof(ctypes.c_char.from_buffer(thing))  # a quarter of the time that address_of() takes
-        except (TypeError, ValueError):  # read-only, with gaps, or empty
-            address = address_of(thing)
-        return address, thing.dtype, thing.shape, thing.strides
-    if not hasattr(kind, "data_ptr"):
-        return None
+    kind: Any = type(thing)
     try:
-        data = thing.data_ptr(), thing.dtype, thing.shape, thing.stride()
-        return *data, thing.is_cpu, thing.is_conj(), thing.is_neg()
-    except Exception:  # a tensor without memory of its own, or no tensor
+        readers = readers_of(kind)
+        return None if readers is None else tuple([read(thing) for read in readers])
+    except Exception:  # a tensor without memory of its own
         return None
 
 

@@ -20,6 +20,7 @@ from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from ..ticket import Ticket
 from . import tree as trees
 from .arrays import Array, Held, address_of, array_over, check_size, hold, on_host
+from .outline import outline_of
 from .pages import TREE_ID, StoredArray, StoredTree, TreePages, key_of
 from .tree import Parts, Pointer, take_apart
 
@@ -410,7 +411,8 @@ class Tracker(Closable):
 
     def update(self) -> None:
         """Looks at the tree again, as save() does first. UnsupportedError: it has what cannot be saved, and nothing changed."""
-        self._pages.bind(take_apart(self._tree, self._pages.known))
+        if not self._pages.have(outline_of(self._tree)):
+            self._pages.bind(take_apart(self._tree, self._pages.known))
 
     def save(
         self,

@@ -19,6 +19,7 @@ from ..page import PageArray
 from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from . import tree as trees
 from .arrays import Array, DeviceBytes, Held, Layout, Mark, address_of, array_over, layout_of, raw, type_of
+from .outline import Outline
 from .tree import Parts, Pointer
 
 #: Version of the schema.
@@ -82,15 +83,36 @@ class TreePages:
         self._arrays: dict[str, Held] | None = {}
         self._ids: list[int] = []
         self.known: Mapping[Mark, Held] = {}  # for the next take_apart()
+        self._parts: Parts | None = None  # whose outline, slots and document the tree's text is of
         self._text = b""
+
+    def have(self, now: Outline | None) -> bool:
+        """Whether the pages are those of a tree with this outline; then the document has its scalars."""
+        parts = self._parts
+        if now is None or parts is None or parts.outline is None:
+            return False
+        last = parts.outline
+        if now.shape != last.shape or not now.has_arrays(parts.marks):
+            return False
+        changed = [at for at, (one, before) in enumerate(zip(now.scalars, last.scalars)) if one is not before]
+        if changed:
+            self._parts = None
+            for at in changed:
+                rows, index = parts.slots[at]
+                rows[index] = trees.scalar_node(now.scalars[at])
+            self._write(trees.written(parts.document))
+            last.scalars, self._parts = now.scalars, parts
+        return True
 
     def bind(self, parts: Parts) -> None:
         """Adopts arrays that are new, ends the pages of those that are gone, and keeps all others."""
+        self._parts = None
         if not self._has(parts.arrays):
             self._bind(parts)
         for place, page in zip(parts.places.values(), self._ids):
             place["page"] = page
         self._write(trees.written(parts.document))
+        self._parts = parts
 
     def _has(self, arrays: Mapping[str, Held]) -> bool:
         mine = self._arrays
@@ -143,7 +165,7 @@ class TreePages:
         names = stored.names_by_page()
         bound = [_Bound(id, key_of(name, held), held.memory, names[id]) for id, (name, held) in kept.items()]
         self._bound = {entry.key: entry for entry in bound}
-        self._text = stored.text
+        self._text, self._parts = stored.text, None
         self._arrays, self._ids = dict(kept.values()), list(kept)
         self._next = max(TREE_ID, *self._keep(kept)) + 1
 
@@ -156,7 +178,7 @@ class TreePages:
     def close(self) -> None:
         """Ends the context, and lets the arrays go. Idempotent."""
         self.context.close()
-        self._bound, self._arrays, self.known = {}, None, {}
+        self._bound, self._arrays, self.known, self._parts = {}, None, {}, None
 
     def _adopted(self, fresh: Mapping[Key, tuple[Held, list[str]]]) -> dict[Key, _Bound]:
         done: list[PageArray] = []
@@ -196,6 +218,7 @@ class TreePages:
     def _write(self, text: bytes) -> None:
         if text == self._text:
             return
+        self._text = b""  # an interruption between here and the end leaves a part of it
         page = self.context.get(TREE_ID)
         if page is None:
             page = self.context.create_page(len(text), id=TREE_ID)

@@ -9,7 +9,7 @@ import math
 import re
 import struct
 import typing
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,9 +18,8 @@ import numpy as np
 
 from .._errors import CorruptError, InvalidArgumentError, MMSBError, UnsupportedError
 from .arrays import Held, Mark, hold, is_array, mark_of, type_name, type_of
+from .outline import DEPTH, Marks, Outline, children, is_named_tuple, is_record, is_stateful, never_changes
 
-#: Levels of a tree.
-DEPTH = 100
 _EXACT = 2**53
 _ESCAPED = re.compile("[~/\ud800-\udfff]")
 _LOOKS_LIKE_INT = re.compile(r"-?[0-9]+")
@@ -39,8 +38,11 @@ class Pointer:
 class Parts(NamedTuple):
     """A tree that was taken apart.
 
-    document: for JSON; a dict of its own for each array, whose "page" is to be set. arrays, scalars: by name, in order. known:
-    arrays that need not be held anew when the tree is taken apart again, while somebody keeps their memory.
+    - document: for JSON; a dict of its own for each array, whose "page" is to be set
+    - arrays, scalars: by name, in order
+    - known: arrays that need not be held anew when the tree is taken apart again, while somebody keeps their memory
+    - outline, marks: of the tree and its arrays; outline is None where a tree with the same can differ in more than its scalars
+    - slots: where the scalars stand in the document, a list and an index each
     """
 
     document: Any
@@ -48,6 +50,9 @@ class Parts(NamedTuple):
     places: dict[str, dict[str, int]]
     scalars: dict[str, Any]
     known: dict[Mark, Held]
+    outline: Outline | None
+    marks: Marks
+    slots: list[tuple[list[Any], int]]
 
 
 # -------------------------------------------------------------------------------------------------------------- names
@@ -83,60 +88,39 @@ def join(name: str | None, part: str) -> str:
     return part if name is None else f"{name}/{part}"
 
 
-# ---------------------------------------------------------------------------------------------------------- containers
-
-
-def _is_record(thing: Any) -> bool:
-    return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
-
-
-def _is_named_tuple(thing: Any) -> bool:
-    return isinstance(thing, tuple) and hasattr(type(thing), "_fields")
-
-
-def _is_stateful(thing: Any) -> bool:
-    return callable(getattr(type(thing), "state_dict", None))
-
-
-def _children(thing: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
-    """The kind of a container and what it has by keys; None where it is no container."""
-    if isinstance(thing, Mapping):
-        return "dict", list(thing.items())
-    if _is_named_tuple(thing):
-        return "record", list(zip(type(thing)._fields, thing))
-    if isinstance(thing, list):
-        return "list", list(enumerate(thing))
-    if isinstance(thing, tuple):
-        return "tuple", list(enumerate(thing))
-    if _is_record(thing):
-        return "record", [(field.name, getattr(thing, field.name)) for field in dataclasses.fields(thing)]
-    if _is_stateful(thing):
-        return _children(thing.state_dict())
-    return None
-
-
 # -------------------------------------------------------------------------------------------------------- taking apart
 
 
 class _Walk:
     def __init__(self, known: Mapping[Mark, Held]) -> None:
-        self.parts = Parts(None, {}, {}, {}, {})
+        self.outline = Outline()
+        self.parts = Parts(None, {}, {}, {}, {}, self.outline, {}, [])
+        self.marks: dict[type, list[Mark]] = {}
+        self.plain = True
         self._known = known
         self.refused: list[str] = []
         self._above: list[int] = []
 
-    def node(self, thing: Any, name: str | None) -> Any:
+    def node(self, thing: Any, name: str | None, rows: list[Any], index: int) -> None:
+        """Sets an item of a list of the document."""
+        rows[index] = self._node(thing, name, (rows, index))
+
+    def _node(self, thing: Any, name: str | None, slot: tuple[list[Any], int]) -> Any:
         shown = "the tree" if name is None else name
+        kind: Any = type(thing)
         try:
             mark = mark_of(thing)
             if mark is not None and (held := self._known.get(mark)) is not None:
-                return self._array(held, name, mark)
+                return self._array(held, name, kind, mark)
             if is_scalar(thing):
                 self.parts.scalars[name or ""] = thing
+                self.parts.slots.append(slot)
+                self.outline.scalars.append(thing)
+                self.plain &= never_changes(kind)
                 return scalar_node(thing)
             if is_array(thing):
-                return self._array(hold(thing), name, mark)
-            inside = _children(thing)
+                return self._array(hold(thing), name, kind, mark)
+            inside = children(thing)
         except MMSBError as error:
             self.refused.append(f"{shown}: {error}")
             return None
@@ -154,34 +138,45 @@ class _Walk:
         self._above.pop()
         return node
 
-    def _array(self, held: Held, name: str | None, mark: Mark | None) -> dict[str, int]:
+    def _array(self, held: Held, name: str | None, kind: type, mark: Mark | None) -> dict[str, int]:
         place = {"page": 0}
         if mark is not None and type(held.memory) is np.ndarray and not held.copied:
             self.parts.known[mark] = held
+            self.marks.setdefault(kind, []).append(mark)
+        else:
+            self.plain = False
         self.parts.arrays[name or ""] = held
         self.parts.places[name or ""] = place
         return place
 
-    def _container(self, kind: str, inside: list[tuple[Any, Any]], name: str | None) -> Any:
-        rows = []
-        for key, value in inside:
+    def _container(self, kind: str, keys: Sequence[Any], values: Sequence[Any], name: str | None) -> Any:
+        rows: list[Any] = []
+        self.plain &= self.outline.add(kind, keys, values)
+        for key, value in zip(keys, values):
             try:
                 part = segment(key)
             except UnsupportedError as error:
                 self.refused.append(f"{'the tree' if name is None else name}: {error}")
                 continue
-            node = self.node(value, join(name, part))
-            rows.append(node if kind in ("list", "tuple") else [scalar_node(key), node])
+            if kind in ("list", "tuple"):
+                rows.append(None)
+                self.node(value, join(name, part), rows, len(rows) - 1)
+            else:
+                rows.append([scalar_node(key), None])
+                self.node(value, join(name, part), rows[-1], 1)
         return {kind: rows}
 
 
 def take_apart(tree: Any, known: Mapping[Mark, Held] = MappingProxyType({})) -> Parts:
     """Takes a tree apart. known: of an earlier time. UnsupportedError names all that cannot be saved."""
     walk = _Walk(known)
-    document = walk.node(tree, None)
+    document = [None]
+    walk.node(tree, None, document, 0)
     if walk.refused:
         raise UnsupportedError(f"{len(walk.refused)} of the tree's values cannot be saved: {'; '.join(walk.refused)}")
-    return walk.parts._replace(document=document)
+    outline = walk.outline if walk.plain and not is_scalar(tree) else None
+    marks = {kind: list(zip(*some)) for kind, some in walk.marks.items()}
+    return walk.parts._replace(document=document[0], outline=outline, marks=marks)
 
 
 def is_scalar(value: Any) -> bool:
@@ -368,10 +363,10 @@ def fill(thing: Any, values: Mapping[str, Any], name: str | None = None) -> Any:
         keys: Any = getattr(type(thing), "_fields", range(len(thing)))
         items = [inside(key, value) for key, value in zip(keys, thing)]
         if any(fresh is not value for fresh, value in zip(items, thing)):
-            return type(thing)(*items) if _is_named_tuple(thing) else type(thing)(items)
-    elif _is_record(thing):
+            return type(thing)(*items) if is_named_tuple(thing) else type(thing)(items)
+    elif is_record(thing):
         return _fill_record(thing, inside)
-    elif _is_stateful(thing):
+    elif is_stateful(thing):
         state = thing.state_dict()
         fill(state, values, name)
         thing.load_state_dict(state)
@@ -394,21 +389,21 @@ def _fill_record(thing: Any, inside: Callable[[Any, Any], Any]) -> Any:
 
 def like(thing: Any, leaf: Callable[[str, Any], Any], name: str | None = None) -> Any:
     """A new tree with the containers of a program's tree. leaf: what stands for an array or scalar, from its name and it."""
-    found = None if is_scalar(thing) or is_array(thing) else _children(thing)
+    found = None if is_scalar(thing) or is_array(thing) else children(thing)
     if found is None:
         return leaf(name or "", thing)
-    kind, rows = found
-    items = [like(value, leaf, join(name, segment(key))) for key, value in rows]
-    if _is_named_tuple(thing):
+    kind, keys, values = found
+    items = [like(value, leaf, join(name, segment(key))) for key, value in zip(keys, values)]
+    if is_named_tuple(thing):
         return type(thing)(*items)
     if kind in ("list", "tuple"):
         return items if kind == "list" else tuple(items)
-    if _is_record(thing):
+    if is_record(thing):
         target = copy.copy(thing)
-        for (key, _), value in zip(rows, items):
+        for key, value in zip(keys, items):
             object.__setattr__(target, key, value)
         return target
-    return {key: value for (key, _), value in zip(rows, items)}
+    return dict(zip(keys, items))
 
 
 def is_type(thing: Any) -> bool:
