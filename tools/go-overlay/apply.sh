@@ -5,8 +5,10 @@
 #     main_init_done, under the channel's lock, so calls do not scale over threads; 1.27 tests a flag first, and so does the copy.
 #   sweep-wait.diff lets the collector's background sweeper sleep where another thread sweeps the rest: 1.26 tries again without
 #     a pause while Go has an idle processor, though the machine may have none.
-#   monitor-sleep.diff lets the thread that watches over Go's processors wake up 5000 times a second at most, instead of 50 000:
+#   monitor-sleep.diff lets the thread that watches over Go's processors wake up 1000 times a second at most, instead of 50 000:
 #     it takes them from goroutines in system calls, and the library gives Go more of them than it needs.
+#   callers-stay.diff keeps it from interrupting a thread of C that is in a call into Go, which it does as if all calls of 10 ms
+#     were one.
 # Leaves no overlay.json where Go does the first by itself. Fails, with one line, where that does not fit: the library is then
 # built without any. Files that are as they should be stay untouched: another build may be reading them.
 set -euo pipefail
@@ -44,6 +46,8 @@ patched sweep-wait.diff mgcsweep.go ||
     echo "go-overlay: sweep-wait.diff does not fit $(go env GOVERSION): collections will cost more processor time" >&2
 patched monitor-sleep.diff proc.go ||
     echo "go-overlay: monitor-sleep.diff does not fit $(go env GOVERSION): saves will disturb other threads more" >&2
+patched callers-stay.diff proc.go ||
+    echo "go-overlay: callers-stay.diff does not fit $(go env GOVERSION): some calls into Go will take milliseconds" >&2
 replaced=
 for file in new/*; do
     replaced+="${replaced:+, }\"$runtime/${file#new/}\": \"$PWD/${file#new/}\""
