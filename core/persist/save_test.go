@@ -367,6 +367,42 @@ func TestASaveThatDoesNotWatch(t *testing.T) {
 	}
 }
 
+func TestAPageThatIsAlwaysWrittenGoesUnwatched(t *testing.T) {
+	if err := track.Available(); err != nil {
+		t.Skip(err)
+	}
+	context, folder := newContext(t), t.TempDir()
+	handle := createFilled(t, context, 3<<20, 1, 7)
+	index := native.Index(handle)
+	record := native.RecordAt(index)
+	record.Exposed = 1 // as mmsb_page_address does
+	bytes := native.Bytes(record.Locator, record.Size)
+	base := ""
+	var watched []int
+	for number := range 30 {
+		path := filepath.Join(folder, fmt.Sprint(number, ".mmsb"))
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
+		require.Equal(t, contents(t, context), contents(t, load(t, path)), "save %d", number)
+		require.NoError(t, use(context, func(s *state) error {
+			if s.tracking.pages[index].armed {
+				watched = append(watched, number)
+			}
+			return nil
+		}))
+		if number < 18 {
+			for at := range bytes {
+				bytes[at]++
+			}
+		} else {
+			bytes[number*1000]++
+		}
+		if base = path; number == 20 {
+			base = ""
+		}
+	}
+	require.Equal(t, []int{0, 1, 3, 7, 15, 23, 24, 25, 26, 27, 28, 29}, watched)
+}
+
 func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -10,16 +10,55 @@ import (
 
 // Large pages whose address was given out are watched by the kernel from their first save on, so that the next incremental save
 // reads only what was written. Where that cannot be, all of their bytes are compared by checksum; so are small pages always.
+//
+// To be watched costs a fault for the first write to each 4 KiB after a save. Where two saves in a row find that most of a page
+// was written, it goes unwatched until the next save, is tried again, then goes unwatched for three saves, and then for seven
+// at a time.
 
 // tracking is the watched memory of a context's large pages, by record.
 type tracking struct {
 	sync.Mutex
-	pages map[uint32]tracked
+	pages map[uint32]*tracked
 }
 
 type tracked struct {
 	generation uint32
 	memory     *track.Memory
+	armed      bool // writes count since the last save
+	full       bool // when they last did, most of the page was written
+	unwatched  int  // saves to come that leave it so
+	longest    int  // intervals between saves that it last went unwatched
+}
+
+const mostUnwatched = 7
+
+// isMost says whether ranges are most of the page.
+func (p *tracked) isMost(ranges []track.Range) bool {
+	var length uintptr
+	for _, r := range ranges {
+		length += r.End - r.Start
+	}
+	whole := p.memory.Whole()
+	return length > (whole.End-whole.Start)/2
+}
+
+// collect says what was written of a page that is armed, and arms it again, unless it is to go unwatched.
+func (p *tracked) collect() (written []track.Range, err error) {
+	whole := p.memory.Whole()
+	if p.full {
+		if written, err = p.memory.Collect(whole, false, nil); err == nil && p.isMost(written) {
+			p.longest = min(2*p.longest+1, mostUnwatched)
+			p.armed, p.unwatched = false, p.longest-1
+			return written, nil
+		}
+	}
+	if written, err = p.memory.Collect(whole, true, nil); err != nil {
+		return nil, err
+	}
+	if p.full = p.isMost(written); !p.full {
+		p.longest = 0
+	}
+	return written, nil
 }
 
 // forget ends the watching of a page whose memory goes elsewhere. The page is locked.
@@ -56,16 +95,24 @@ func (t *tracking) written(index, generation uint32, since, watch bool) (granule
 	}
 	t.Lock()
 	defer t.Unlock()
+	address, size := native.Address(record.Locator), record.Size
 	page, ok := t.pages[index]
-	if ok && page.generation != generation {
+	if ok && (page.generation != generation ||
+		page.memory.Whole() != track.Range{Start: address, End: address + uintptr(size)}) {
 		t.release(index)
 		ok = false
 	}
-	address, size := native.Address(record.Locator), record.Size
-	if ok && since {
-		ranges, err := page.memory.Collect(page.memory.Whole(), true, nil)
-		if err == nil && page.memory.Whole() == (track.Range{Start: address, End: address + uintptr(size)}) {
-			return granulesOf(ranges, address, size), true, true
+	if ok && page.unwatched > 0 {
+		page.unwatched--
+		return nil, false, false
+	}
+	if ok && page.armed {
+		ranges, err := page.collect()
+		if err == nil && since {
+			return granulesOf(ranges, address, size), true, page.armed
+		}
+		if err == nil {
+			return nil, false, page.armed
 		}
 		t.release(index)
 		ok = false
@@ -79,15 +126,16 @@ func (t *tracking) written(index, generation uint32, since, watch bool) (granule
 			return nil, false, false
 		}
 		if t.pages == nil {
-			t.pages = make(map[uint32]tracked)
+			t.pages = make(map[uint32]*tracked)
 		}
-		page = tracked{generation, memory}
+		page = &tracked{generation: generation, memory: memory}
 		t.pages[index] = page
 	}
 	if err := page.memory.Arm(page.memory.Whole()); err != nil {
 		t.release(index)
 		return nil, false, false
 	}
+	page.armed = true
 	return nil, false, true
 }
 

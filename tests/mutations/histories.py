@@ -9,6 +9,7 @@ INCREMENT = "^TestAnIncrementHasWhatAReplayHasChanged$"
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 GONE_ON = "^TestTwoContextsGoOnFromOneJournal$"
 MANY_CHUNKS = "^TestALargePageThatChangedInSoManyChunks$"
+UNWATCHED = "^TestAPageThatIsAlwaysWrittenGoesUnwatched$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
 HISTORIES = Go(
@@ -16,7 +17,7 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, MANY_CHUNKS),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, MANY_CHUNKS, UNWATCHED),
     mutants=(
         # What a replay leaves as it was.
         Mutant(
@@ -35,6 +36,17 @@ HISTORIES = Go(
             "replayed-change-saved", "a page that a replay has changed counts as one that the snapshot has",
             "replay.end", "record.LoadState()&low, 1", "record.LoadState()&low, 0",
             mode=INCREMENT,
+        ),
+        # What a save knows of writes through pointers.
+        Mutant(
+            "unwatched-is-unwritten", "what was written while a page goes unwatched is not saved",
+            "tracking.written", "page.unwatched--", "page.unwatched--; return granulesOf(nil, address, size), true, false",
+            mode=UNWATCHED,
+        ),
+        Mutant(
+            "unwatched-for-ever", "a page that once was written whole is not watched again",
+            "tracking.written", "page.unwatched--", "",
+            mode=UNWATCHED,
         ),
         # What a save replaces.
         Mutant(
