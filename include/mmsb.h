@@ -1473,7 +1473,7 @@ MMSB_API mmsb_status_t mmsb_commands_failures(mmsb_commands_t commands, mmsb_com
  *              from which its state comes. Only pages that are new or changed since then are written; a load reads the whole
  *              chain. Writes through pointers are found, too: where the kernel can track writes (mmsb_capabilities,
  *              "write tracking") by the parts that it reports of pages above 256 KiB, which it watches from their first save on
- *              (not one that most saves find written whole),
+ *              (but not while saves find that most of one was written),
  *              else by comparing the checksums of every page whose address was given out. A chain has at most chain_limit
  *              files: then the save is whole. Whoever reads a chain keeps its 64 newest files open; older ones are opened when
  *              they are read, and must stay where they are until then.
