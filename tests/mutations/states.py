@@ -170,6 +170,14 @@ STATES = Python(
             mode=TRACKED,
         ),
         Mutant(
+            "text-of-an-interrupted-call",
+            "a document of which an interrupted call wrote a part counts as the one before",
+            "TreePages._write",
+            'self._text = b""',
+            "pass",
+            mode=OF_SCALARS,
+        ),
+        Mutant(
             "scalars-of-an-interrupted-call",
             "scalars of a call that was interrupted stay in the document",
             "TreePages.have",
