@@ -368,9 +368,6 @@ func TestASaveThatDoesNotWatch(t *testing.T) {
 }
 
 func TestAPageThatIsAlwaysWrittenGoesUnwatched(t *testing.T) {
-	if err := track.Available(); err != nil {
-		t.Skip(err)
-	}
 	context, folder := newContext(t), t.TempDir()
 	handle := createFilled(t, context, 3<<20, 1, 7)
 	index := native.Index(handle)
@@ -384,7 +381,7 @@ func TestAPageThatIsAlwaysWrittenGoesUnwatched(t *testing.T) {
 		require.NoError(t, Save(context, ToPath(path), SaveOptions{Base: base}, nil))
 		require.Equal(t, contents(t, context), contents(t, load(t, path)), "save %d", number)
 		require.NoError(t, use(context, func(s *state) error {
-			if s.tracking.pages[index].armed {
+			if page, ok := s.tracking.pages[index]; ok && page.armed {
 				watched = append(watched, number)
 			}
 			return nil
@@ -400,7 +397,11 @@ func TestAPageThatIsAlwaysWrittenGoesUnwatched(t *testing.T) {
 			base = ""
 		}
 	}
-	require.Equal(t, []int{0, 1, 3, 7, 15, 23, 24, 25, 26, 27, 28, 29}, watched)
+	expected := []int{0, 1, 3, 7, 15, 23, 24, 25, 26, 27, 28, 29}
+	if track.Available() != nil { // nothing is watched, and all is compared
+		expected = nil
+	}
+	require.Equal(t, expected, watched)
 }
 
 func TestALazyLoadBringsBytesWhenTheyAreUsed(t *testing.T) {
