@@ -174,10 +174,9 @@ var classSizes = func() (sizes [SmallClasses]uint64) {
 	return sizes
 }()
 
-func loadUint32(p *uint32) uint32        { return atomic.LoadUint32(p) }
-func storeUint32(p *uint32, v uint32)    { atomic.StoreUint32(p, v) }
-func loadUint64(p *uint64) uint64        { return atomic.LoadUint64(p) }
-func storeInt32(p *int32, v int32)       { atomic.StoreInt32(p, v) }
-func storeUint64(p *uint64, v uint64)    { atomic.StoreUint64(p, v) }
-func loadUintptr(p *uintptr) uintptr     { return atomic.LoadUintptr(p) }
-func storeUintptr(p *uintptr, v uintptr) { atomic.StoreUintptr(p, v) }
+func loadUint32(p *uint32) uint32     { return atomic.LoadUint32(p) }
+func storeUint32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
+func loadUint64(p *uint64) uint64     { return atomic.LoadUint64(p) }
+func storeInt32(p *int32, v int32)    { atomic.StoreInt32(p, v) }
+func storeUint64(p *uint64, v uint64) { atomic.StoreUint64(p, v) }
+func loadUintptr(p *uintptr) uintptr  { return atomic.LoadUintptr(p) }

@@ -14,9 +14,12 @@ import (
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
+	"libmmsb/core/region"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	gpupages "libmmsb/gpu/pages"
 	"libmmsb/native"
+	"libmmsb/native/nativetest"
 )
 
 // recordOf is a record as it lies in a file.
@@ -263,4 +266,34 @@ func TestAnIncrementHasWhatAReplayHasChanged(t *testing.T) {
 	again := newContext(t)
 	require.NoError(t, Load(again, FromPath(next), LoadOptions{}, nil))
 	require.Equal(t, contents(t, context), contents(t, again))
+}
+
+// A replay gives the bytes of a page that is on a device, or on the disk, an address while it changes them. A page that a later
+// record of the same replay ends leaves nothing of that behind.
+func TestAReplayEndsAPageThatItHadGivenAnAddress(t *testing.T) {
+	gpupages.Use()
+	for location, name := range map[int32]string{abi.LocationGPU: "on a device", abi.LocationDisk: "on the disk"} {
+		t.Run(name, func(t *testing.T) {
+			directory := filepath.Join(t.TempDir(), "journal")
+			var contexts [2]uint64
+			for i := range contexts {
+				var err error
+				contexts[i], err = page.NewContext(page.Options{
+					Simulate: abi.SimulateAlways, SimulatedDevices: 1, SimulatedMemory: 16 << 20})
+				require.NoError(t, err)
+			}
+			require.NoError(t, OpenJournal(contexts[0], directory, JournalOptions{IntervalMs: 1}, nil))
+			handle := createFilled(t, contexts[0], 5000, 17, 5)
+			require.NoError(t, page.Migrate(handle, location, 0))
+			write(t, handle, 7, []byte{1, 2, 3})
+			require.Zero(t, nativetest.Destroy(handle))
+			require.NoError(t, page.Destroy(contexts[0]))
+			before := region.Usage()
+			require.NoError(t, Load(contexts[1], FromPath(""), LoadOptions{Journal: directory}, nil))
+			require.Empty(t, contents(t, contexts[1]))
+			require.NoError(t, page.Use(contexts[1], (*page.Context).Check))
+			require.NoError(t, page.Destroy(contexts[1]))
+			require.LessOrEqual(t, region.Usage(), before)
+		})
+	}
 }

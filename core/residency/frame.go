@@ -108,7 +108,7 @@ func (r *Residency) Give(f Frame) {
 	if f.Backing.onDevice() {
 		r.callers.take(f.Index)
 	}
-	r.giveBacking(f.Backing)
+	r.giveBytes(f.Index, f.Backing) // a replay may have given the bytes an address
 	r.memory.Give(f.Index)
 }
 

@@ -273,10 +273,16 @@ func (r *Residency) Forget(index uint32, side *native.Side) {
 	r.waiting.take(index).Done()
 	r.dropReplicas(index, every)
 	r.dropPair(index)
-	if b := backingOf(side); !b.empty() {
-		if native.RecordAt(index).Locator != 0 {
-			r.dropAddress(index)
-		}
-		r.giveBacking(b)
+	r.giveBytes(index, backingOf(side))
+}
+
+// giveBytes gives the backing of a page that is not resident back, with the address that its bytes may have.
+func (r *Residency) giveBytes(index uint32, b Backing) {
+	if b.empty() {
+		return
 	}
+	if native.RecordAt(index).Locator != 0 {
+		r.dropAddress(index)
+	}
+	r.giveBacking(b)
 }

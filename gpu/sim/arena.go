@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"iter"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -79,14 +80,20 @@ func (l *freeList) each(do func(b *block)) {
 	}
 }
 
+// section is the frames of 256 MiB of addresses. What nobody used has none: an arena has nine times as many addresses as memory.
+type section [sectionFrames]atomic.Pointer[frame]
+
+const sectionFrames = 4096
+
 // arena divides a part of the window into blocks.
 type arena struct {
 	base      driver.Address
 	bytes     uint64 // of addresses
 	limit     uint64 // of memory
 	device    *device
-	directory []atomic.Pointer[frame]
-	used      atomic.Uint64 // bytes of memory
+	directory []atomic.Pointer[section]
+	bare      atomic.Pointer[[]*block] // reserved, found where the directory has no frame
+	used      atomic.Uint64            // bytes of memory
 
 	mutex   sync.Mutex
 	turn    invariant.Turn // of walks over everything
@@ -104,8 +111,8 @@ func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
 		return nil, err
 	}
 	return &arena{
-		base: base, bytes: bytes, limit: limit, device: device, directory: make([]atomic.Pointer[frame], bytes/frameBytes),
-		extents: alloc.NewExtents(bytes / frameBytes), large: map[uint64]*freeList{},
+		base: base, bytes: bytes, limit: limit, device: device, extents: alloc.NewExtents(bytes / frameBytes),
+		directory: make([]atomic.Pointer[section], (bytes/frameBytes+sectionFrames-1)/sectionFrames), large: map[uint64]*freeList{},
 		reservations: map[driver.Address]*reservation{},
 	}, nil
 }
@@ -129,11 +136,63 @@ func (a *arena) find(address driver.Address) *block {
 	if offset >= a.bytes {
 		return nil
 	}
-	f := a.directory[offset/frameBytes].Load()
-	if f == nil {
-		return nil
+	if f := a.frameAt(offset / frameBytes); f != nil {
+		return f.blocks[uint64(address-f.address)>>f.shift].Load()
 	}
-	return f.blocks[uint64(address-f.address)>>f.shift].Load()
+	return a.bareAt(address)
+}
+
+// frameAt is the frame of a number; nil where there is none.
+func (a *arena) frameAt(number uint64) *frame {
+	if s := a.directory[number/sectionFrames].Load(); s != nil {
+		return s[number%sectionFrames].Load()
+	}
+	return nil
+}
+
+// frames are those that there are, by number.
+func (a *arena) frames() iter.Seq2[uint64, *frame] {
+	return func(yield func(number uint64, f *frame) bool) {
+		for i := range a.directory {
+			s := a.directory[i].Load()
+			for j := 0; s != nil && j < sectionFrames; j++ {
+				if f := s[j].Load(); f != nil && !yield(uint64(i)*sectionFrames+uint64(j), f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// setFrame puts a frame, or nil, at a number. The lock is held.
+func (a *arena) setFrame(number uint64, f *frame) {
+	s := a.directory[number/sectionFrames].Load()
+	if s == nil {
+		s = new(section)
+		a.directory[number/sectionFrames].Store(s)
+	}
+	s[number%sectionFrames].Store(f)
+}
+
+// bareAt is the reserved block that has an address where nothing is mapped.
+func (a *arena) bareAt(address driver.Address) *block {
+	if list := a.bare.Load(); list != nil {
+		for _, b := range *list {
+			if address >= b.address && uint64(address-b.address) < b.slot {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+// changeBare publishes the reserved blocks. The lock is held.
+func (a *arena) changeBare() {
+	list := make([]*block, 0, len(a.reservations))
+	for _, r := range a.reservations {
+		list = append(list, r.block)
+	}
+	a.bare.Store(&list)
 }
 
 // smallSize is the number of the small size that holds bytes.
@@ -229,7 +288,11 @@ func (a *arena) begin(b *block, bytes, charge uint64) {
 // fresh is a vacant block of addresses that were not used yet.
 func (a *arena) fresh(bytes uint64) (*block, error) {
 	if bytes > largestSmall {
-		return a.freshFrames((bytes+frameBytes-1)/frameBytes, 1)
+		b, err := a.freshFrames((bytes+frameBytes-1)/frameBytes, 1)
+		if err == nil {
+			a.enter(b)
+		}
+		return b, err
 	}
 	size := smallSize(bytes)
 	slot := uint64(unit) << size
@@ -240,7 +303,7 @@ func (a *arena) fresh(bytes uint64) (*block, error) {
 			return nil, err
 		}
 		f = &frame{address: at, shift: uint(bits.TrailingZeros64(slot)), blocks: make([]atomic.Pointer[block], frameBytes/slot)}
-		a.directory[uint64(at-a.base)/frameBytes].Store(f)
+		a.setFrame(uint64(at-a.base)/frameBytes, f)
 		a.partial[size] = f
 	}
 	b := &block{address: f.address + driver.Address(uint64(f.used)*slot), slot: slot, arena: a}
@@ -249,32 +312,29 @@ func (a *arena) fresh(bytes uint64) (*block, error) {
 	return b, nil
 }
 
+// freshFrames is a block of whole frames, which find does not find.
 func (a *arena) freshFrames(frames, alignment uint64) (*block, error) {
 	at, err := a.addresses(frames, alignment)
 	if err != nil {
 		return nil, err
 	}
-	b := &block{address: at, slot: frames * frameBytes, arena: a}
-	a.enter(b)
-	return b, nil
+	return &block{address: at, slot: frames * frameBytes, arena: a}, nil
 }
 
 // enter makes find find a block of whole frames.
-func (a *arena) enter(b *block) { a.enterAt(b, b.address, b.slot) }
-
-// enterAt is enter for some of a block's addresses.
-func (a *arena) enterAt(b *block, address driver.Address, bytes uint64) {
+func (a *arena) enter(b *block) {
 	f := &frame{address: b.address, shift: 63, blocks: make([]atomic.Pointer[block], 1)}
 	f.blocks[0].Store(b)
-	for i := uint64(0); i < bytes/frameBytes; i++ {
-		a.directory[uint64(address-a.base)/frameBytes+i].Store(f)
-	}
+	a.fill(b, f)
 }
 
-// leave makes the addresses of a block of whole frames unknown.
-func (a *arena) leave(b *block) {
-	for i := uint64(0); i < b.slot/frameBytes; i++ {
-		a.directory[uint64(b.address-a.base)/frameBytes+i].Store(nil)
+// leave makes the addresses of a block of whole frames unknown, or bare where they are reserved.
+func (a *arena) leave(b *block) { a.fill(b, nil) }
+
+func (a *arena) fill(b *block, f *frame) {
+	first := uint64(b.address-a.base) / frameBytes
+	for i := range b.slot / frameBytes {
+		a.setFrame(first+i, f)
 	}
 }
 
@@ -290,9 +350,8 @@ func (a *arena) addresses(frames, alignment uint64) (driver.Address, error) {
 	return a.base + driver.Address(at*frameBytes), nil
 }
 
-// release gives up whole frames' addresses.
+// release gives up the addresses of whole frames, which find does not find any more.
 func (a *arena) release(b *block) {
-	a.leave(b)
 	if err := a.extents.Free(uint64(b.address-a.base)/frameBytes, b.slot/frameBytes); err != nil {
 		panic(err)
 	}
@@ -304,6 +363,7 @@ func (a *arena) forgetVacant() {
 		for place := &list.youngest; *place != nil; {
 			if b := *place; b.state == vacant {
 				*place = b.older
+				a.leave(b)
 				a.release(b)
 			} else {
 				place = &b.older

@@ -14,7 +14,7 @@ func broken(format string, arguments ...any) error {
 
 // changed checks everything from time to time. The lock is held.
 func (a *arena) changed() {
-	if a.turn.Comes(len(a.directory)) {
+	if a.turn.Comes(len(a.directory) * sectionFrames) {
 		invariant.Check(a.check())
 	}
 }
@@ -23,15 +23,15 @@ func (a *arena) changed() {
 // charge that is not what a recount gives. The lock is held. Errors: Internal.
 func (a *arena) check() error {
 	var charged uint64
-	byHand := false
-	for i := range a.directory {
-		f, at := a.directory[i].Load(), a.base+driver.Address(i*frameBytes)
-		for j := 0; f != nil && j < len(f.blocks); j++ {
+	byHand := len(a.reservations) > 0
+	for number, f := range a.frames() {
+		at := a.base + driver.Address(number*frameBytes)
+		for j := range f.blocks {
 			b := f.blocks[j].Load()
 			if b == nil {
 				continue
 			}
-			byHand = byHand || b.state == reserved || b.physical != nil
+			byHand = byHand || b.physical != nil
 			if b.slot < frameBytes || at == b.address {
 				charged += b.charge
 			}
@@ -59,7 +59,7 @@ func (a *arena) checkBlock(b *block, at driver.Address) error {
 	if !covers || b.arena != a {
 		return broken("0x%x leads to a block of %d bytes at 0x%x", uint64(at), b.slot, uint64(b.address))
 	}
-	free := b.state == vacant || b.state == reserved
+	free := b.state == vacant
 	if free && b.charge != 0 || !free && b.physical == nil && b.charge < b.bytes || b.bytes > b.slot {
 		return broken("block of %d bytes at 0x%x in state %d has %d bytes of addresses and a charge of %d", b.bytes,
 			uint64(b.address), b.state, b.slot, b.charge)

@@ -320,6 +320,7 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	}
 	b.state, b.bytes, b.owner = reserved, bytes, d
 	d.arena.reservations[b.address] = &reservation{block: b, taken: map[driver.Address]*Use{}}
+	d.arena.changeBare()
 	return b.address, nil
 }
 
@@ -359,6 +360,7 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved or already mapped", bytes, address)
 	}
 	delete(d.arena.reservations, address)
+	d.arena.changeBare()
 	d.arena.release(r.block)
 	return nil
 }
@@ -382,8 +384,6 @@ func (d *device) CreatePhysical(bytes uint64) (driver.Physical, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Nobody uses this address: there is nothing to be found.
-	a.leave(b)
 	a.used.Add(bytes)
 	b.bytes, b.charge = bytes, bytes
 	if o := d.driver.order; o != nil {
@@ -483,7 +483,7 @@ func (d *device) mapOne(address driver.Address, handle driver.Physical, peers bo
 
 // unmap ends a block that is mapped by hand; its addresses are bare.
 func (b *block) unmap() {
-	b.arena.enterAt(b.reservation.block, b.address, b.slot)
+	b.arena.leave(b)
 	b.reservation.mapped--
 	b.physical.mapped--
 	b.physical.endIfUnused()
@@ -555,9 +555,8 @@ func (a *arena) live() (list []Allocation) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	var last *frame
-	for i := range a.directory {
-		f := a.directory[i].Load()
-		if f == nil || f == last {
+	for _, f := range a.frames() {
+		if f == last {
 			continue
 		}
 		last = f

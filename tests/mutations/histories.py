@@ -9,20 +9,26 @@ INCREMENT = "^TestAnIncrementHasWhatAReplayHasChanged$"
 BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 GONE_ON = "^TestTwoContextsGoOnFromOneJournal$"
 MANY_CHUNKS = "^TestALargePageThatChangedInSoManyChunks$"
+HELD = "^TestAReplayEndsAPageThatItHadGivenAnAddress$"
 UNWATCHED = "^TestAPageThatIsAlwaysWrittenGoesUnwatched$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
 HISTORIES = Go(
     name="histories",
-    folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/snapshot"),
+    folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/residency", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, MANY_CHUNKS, UNWATCHED),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, HELD, MANY_CHUNKS, UNWATCHED),
     mutants=(
         # What a replay leaves as it was.
         Mutant(
             "replayed-end-listed", "a page that a replay has ended is in the list that becomes the context's",
             "replay.destroy", "r.others = true", "",
+        ),
+        Mutant(
+            "host-copy-left", "a page that a replay ends leaves the copy that it gave the host to change",
+            "Residency.Give", "r.giveBytes(f.Index, f.Backing)", "r.giveBacking(f.Backing)",
+            mode=HELD,
         ),
         Mutant(
             "replayed-page-unlisted", "a page that a replay has made is not in that list",
