@@ -204,12 +204,17 @@ func Wait(context, record uint64, w *ticket.Work) error {
 				return err
 			}
 		}
-		select {
-		case <-moved:
-		case <-ended:
-			return status.Errorf(status.StaleHandle, "context 0x%016x has ended", context)
-		case <-w.Done():
-			return status.Errorf(status.Cancelled, "cancelled at record %d, before record %d", now, record)
+		w.Idle(func() {
+			select {
+			case <-moved:
+			case <-ended:
+				err = status.Errorf(status.StaleHandle, "context 0x%016x has ended", context)
+			case <-w.Done():
+				err = status.Errorf(status.Cancelled, "cancelled at record %d, before record %d", now, record)
+			}
+		})
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -31,6 +32,13 @@ func (h *history) begin() {
 }
 
 func (h *history) position() uint64 { return h.names[0].Position }
+
+// hasName says whether a point is the state's.
+func (h *history) hasName(point lineage.Point) bool {
+	h.Lock()
+	defer h.Unlock()
+	return slices.Contains(h.names, point)
+}
 
 // next is the name of a state behind the last one that has a name.
 func (h *history) next() (lineage.Lineage, uint64) {

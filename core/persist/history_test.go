@@ -414,3 +414,34 @@ func TestASnapshotWithHigherVersionsThanItsJournal(t *testing.T) {
 		require.Equal(t, contents(t, second), contents(t, replayed(t, path, directory, LoadOptions{Lazy: lazy})))
 	}
 }
+
+// What is written through a pointer has no record, so two snapshots may be of one position. Who loads the older one and goes on
+// with the journal gets that state back with what it has done since, not the newer one.
+func TestWhoGoesOnFromTheOlderOfTwoStatesOfOnePosition(t *testing.T) {
+	onOneThread(t)
+	for _, keep := range []bool{false, true} {
+		folder := t.TempDir()
+		directory, older, newer := filepath.Join(folder, "journal"), filepath.Join(folder, "older"), filepath.Join(folder, "newer")
+		context := newContext(t)
+		openJournal(t, context, directory)
+		handle := createFilled(t, context, 64, 1, 'A')
+		pinToWrite(t, handle, 1)
+		require.NoError(t, Save(context, ToPath(older), SaveOptions{}, nil))
+		require.NoError(t, page.Read(handle, func(p *page.Page) error { p.Bytes()[0] = 'B'; return nil }))
+		require.NoError(t, Save(context, ToPath(newer), SaveOptions{}, nil))
+		pinToWrite(t, handle, -1)
+		require.NoError(t, page.Destroy(context))
+
+		again := newContext(t)
+		require.NoError(t, Load(again, FromPath(older), LoadOptions{}, nil))
+		require.NoError(t, OpenJournal(again, directory, JournalOptions{IntervalMs: 1, Keep: keep}, nil))
+		write(t, handleOf(t, again, 1), 10, []byte("new"))
+		require.NoError(t, SyncJournal(again, nil))
+		requireLoads(t, again, "", directory)
+		require.Equal(t, byte('A'), contents(t, again)[1][0])
+		require.NoError(t, CloseJournal(again))
+
+		// Nothing else is between them now: it goes on without another base.
+		require.NoError(t, OpenJournal(again, directory, JournalOptions{IntervalMs: 1, Keep: keep, RefuseBase: true}, nil))
+	}
+}

@@ -149,6 +149,10 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	if err != nil {
 		return err
 	}
+	forget := s.history.kept()
+	if s.isOther(fs, opened.directory) {
+		s.history.step()
+	}
 	err = s.context.Still(func(still *page.Still) error {
 		err := s.beginJournal(opened, still)
 		begun.Store(true)
@@ -156,9 +160,27 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	})
 	if err != nil {
 		opened.writer.Abandon()
+		forget()
 		return err
 	}
 	return s.completeJournal(opened, w)
+}
+
+// isOther says whether a journal's directory has another state under the name of this one: what is written through pointers has no
+// record, so two snapshots can be of one position. Who loads the older one and goes on in the same lineage would get the newer one
+// with the next load.
+func (s *state) isOther(fs file.FS, directory string) bool {
+	var ours snapshot.ID
+	if n := len(s.saved.chain); n > 0 {
+		ours = s.saved.chain[n-1].id
+	}
+	bases, _ := snapshot.Bases(fs, directory)
+	for i := range bases { // of one position the newest first
+		if s.history.hasName(bases[i].Lineage.At(bases[i].Position)) {
+			return bases[i].ID != ours
+		}
+	}
+	return false
 }
 
 // prepareJournal opens a journal's directory, as its options say.

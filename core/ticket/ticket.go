@@ -57,6 +57,7 @@ type Source interface {
 type Work struct {
 	ticket *Ticket
 	tries  bool // nobody waits: it is cancelled after its first step, unless it is done
+	bound  bool // its goroutine stays on one thread
 }
 
 // running holds every ticket whose work has not ended, for StopAll.
@@ -186,9 +187,6 @@ func failedBefore(at int, after []*Ticket) error {
 
 // execute is the work from waiting for the others to its result; a panic becomes one too.
 func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
-	// Native code keeps its last error per thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	returned := false
 	defer func() {
 		if value := recover(); value != nil {
@@ -199,7 +197,9 @@ func (t *Ticket) execute(after []*Ticket, run func(*Work) error) (err error) {
 		}
 	}()
 	if err = t.await(after); err == nil {
-		err = run(&Work{ticket: t})
+		runtime.LockOSThread() // native code keeps its last error per thread
+		defer runtime.UnlockOSThread()
+		err = run(&Work{ticket: t, bound: true})
 	}
 	returned = true
 	return err
@@ -281,13 +281,26 @@ func (w *Work) Enter(place chan<- struct{}, ended <-chan struct{}) bool {
 		return true
 	default:
 	}
-	select {
-	case place <- struct{}{}:
-		return true
-	case <-w.Done():
-	case <-ended:
+	entered := false
+	w.Idle(func() {
+		select {
+		case place <- struct{}{}:
+			entered = true
+		case <-w.Done():
+		case <-ended:
+		}
+	})
+	return entered
+}
+
+// Idle waits without a thread of the system, of which a process has some thousands: a program may have more tickets than that. The
+// work goes on on any thread. A nil Work waits as well.
+func (w *Work) Idle(wait func()) {
+	if w != nil && w.bound {
+		runtime.UnlockOSThread()
+		defer runtime.LockOSThread()
 	}
-	return false
+	wait()
 }
 
 // Asked is closed when the work is asked to stop. Work that is not to wait for anybody has none.

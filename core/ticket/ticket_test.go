@@ -470,3 +470,40 @@ func TestATimeoutOfZeroDoesNotWaitForTickets(t *testing.T) {
 	_ = failed.Wait(ticket.Forever)
 	require.Equal(t, status.Cancelled, status.CodeOf(ticket.Within(0, []*ticket.Ticket{failed}, run)))
 }
+
+// Work that waits has no thread of the system of its own: Go ends a process that has 10 000.
+func TestWorkThatWaitsTakesNoThread(t *testing.T) {
+	threads := func() int {
+		entries, err := os.ReadDir("/proc/self/task")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	const many = 300
+	place, before := make(chan struct{}, 1), threads()
+	place <- struct{}{}
+	var running sync.WaitGroup
+	enter := func(work *ticket.Work) error {
+		running.Done()
+		if !work.Enter(place, nil) {
+			return status.Errorf(status.Cancelled, "stopped")
+		}
+		<-place
+		return nil
+	}
+	running.Add(many)
+	var works []*ticket.Ticket
+	for range many {
+		works = append(works, ticket.Start(0, nil, enter))
+	}
+	running.Wait()
+	running.Add(many)
+	for i := range many {
+		works = append(works, ticket.Start(0, works[i:i+1], enter))
+	}
+	require.Less(t, threads()-before, many/3)
+	<-place
+	for _, work := range works {
+		require.Equal(t, status.OK, finish(t, work))
+		work.Close()
+	}
+}
