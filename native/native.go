@@ -274,6 +274,9 @@ func TakeFrame(context uint32, size uint64) (index uint32, code int32) {
 // GiveFrame gives such memory back.
 func GiveFrame(context, index uint32) { C.mmsb__frame_give(C.uint32_t(context), C.uint32_t(index)) }
 
+// LeaveMagazines gives what the calling thread's magazines have of a context to all its threads.
+func LeaveMagazines(context uint32) { C.mmsb__magazines_leave(C.uint32_t(context)) }
+
 // TakeFrames takes so many frames of small memory, or none. Without zeroed they may have bytes of the context's ended pages.
 func TakeFrames(context uint32, size uint64, zeroed bool, indices []uint32) int32 {
 	return int32(C.mmsb__frames_take(C.uint32_t(context), C.uint64_t(size), C.int(flag(zeroed)),

@@ -389,6 +389,15 @@ void mmsb__context_detach(mmsb__context_record_t *context) {
     pthread_mutex_unlock(&caches_lock);
 }
 
+void mmsb__magazines_leave(uint32_t context_index) {
+    mmsb__thread_t *self = mmsb__self;
+    pthread_mutex_lock(&caches_lock);
+    for (mmsb__cache_t *cache = self ? self->caches : NULL; cache; cache = cache->next_of_thread)
+        if (cache->owner && cache->context_index == context_index)
+            cache_empty(cache, 1);
+    pthread_mutex_unlock(&caches_lock);
+}
+
 void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,
                          uint64_t *bytes_freed) {
     pthread_mutex_lock(&caches_lock);

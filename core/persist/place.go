@@ -2,6 +2,7 @@ package persist
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"libmmsb/core/page"
@@ -22,34 +23,61 @@ func (l *loader) verify() error {
 // verifyChosen looks at the bytes of the pages that are staged, and at no others.
 func (l *loader) verifyChosen() error {
 	goesOn := func() error { return l.goesOn(l.work, 0) }
-	return l.forPages(func(staged *native.Staged) error { return l.file.VerifyPage(staged.ID, goesOn) })
+	return l.forPages(func(staged *native.Staged) error { return l.file.VerifyPage(staged.ID, goesOn) }, nil)
 }
 
 // bringIn reads the bytes of the pages that wait, which are the context's by now. Where the load is cancelled the others wait on.
+// The memory of the pages that were replaced lies in the magazines of this thread; what lies in those of the readers may be missing
+// for the last pages, which are read behind them.
 func (l *loader) bringIn() error {
-	return l.forPages(func(staged *native.Staged) error {
-		if l.goesOn(l.work, 0) != nil {
-			return nil
+	leave := func() { native.LeaveMagazines(l.context.Index()) }
+	leave()
+	var lacking struct {
+		sync.Mutex
+		pages []*native.Staged
+	}
+	err := l.forPages(func(staged *native.Staged) error {
+		err := l.bringInOne(staged)
+		if code := status.CodeOf(err); code != status.Limit && code != status.OutOfMemory {
+			return err
 		}
-		if err := page.BringIn(native.Handle(native.KindPage, staged.Generation, staged.Index)); err != nil {
-			found := status.Of(err)
-			return status.Errorf(found.Code, "the state is loaded, but page %d waits in the file: %s", staged.ID, found.Text)
-		}
+		lacking.Lock()
+		defer lacking.Unlock()
+		lacking.pages = append(lacking.pages, staged)
 		return nil
-	})
+	}, leave)
+	for _, staged := range lacking.pages {
+		if err == nil {
+			err = l.bringInOne(staged)
+			leave()
+		}
+	}
+	return err
 }
 
-// forPages reads the staged pages, several at a time. After an error no more are begun.
-func (l *loader) forPages(read func(staged *native.Staged) error) error {
+func (l *loader) bringInOne(staged *native.Staged) error {
+	if l.goesOn(l.work, 0) != nil {
+		return nil
+	}
+	if err := page.BringIn(native.Handle(native.KindPage, staged.Generation, staged.Index)); err != nil {
+		found := status.Of(err)
+		return status.Errorf(found.Code, "the state is loaded, but page %d waits in the file: %s", staged.ID, found.Text)
+	}
+	return nil
+}
+
+// forPages reads the staged pages, several at a time. After an error no more are begun. Each thread that has read calls end, unless
+// it is nil.
+func (l *loader) forPages(read func(staged *native.Staged) error, end func()) error {
 	var failed atomic.Pointer[error]
-	readTogether(len(l.Pages), func(i int) {
+	readAndEnd(len(l.Pages), func(i int) {
 		if failed.Load() != nil {
 			return
 		}
 		if err := read(&l.Pages[i]); err != nil {
 			failed.CompareAndSwap(nil, &err)
 		}
-	})
+	}, end)
 	if err := failed.Load(); err != nil {
 		return *err
 	}
@@ -57,12 +85,17 @@ func (l *loader) forPages(read func(staged *native.Staged) error) error {
 }
 
 // readTogether reads so many pages, several at a time: one waits for the disk, while the next one is copied and checked.
-func readTogether(count int, read func(i int)) {
+func readTogether(count int, read func(i int)) { readAndEnd(count, read, nil) }
+
+func readAndEnd(count int, read func(i int), end func()) {
 	var next atomic.Int64
 	for range min(4, runtime.GOMAXPROCS(0), count) {
 		reader := safego.Beside(safego.Bound(func() {
 			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
 				read(int(i))
+			}
+			if end != nil {
+				end()
 			}
 		}))
 		defer reader.Wait()

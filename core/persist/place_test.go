@@ -2,6 +2,7 @@ package persist
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -186,6 +187,47 @@ func twoAdopted(t *testing.T, path string) (context uint64, memories [2][]byte, 
 		_, memories[i] = adoptMapping(t, context, uint64(i+1), size)
 	}
 	return context, memories, want
+}
+
+// Pages of all sizes that come and go leave memory in the magazines of the thread that ends them, and in those of the threads that
+// read: a context that is full of them is restored in place, too.
+func TestAFullContextOfPagesThatCameAndWent(t *testing.T) {
+	onOneThread(t)
+	for seed := range uint64(4) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		context, err := page.NewContext(page.Options{MemoryLimit: 16 << 20, SimulatedDevices: 1})
+		require.NoError(t, err)
+		var handles []uint64
+		create := func() bool {
+			err := page.Use(context, func(c *page.Context) error {
+				handle, err := c.Create(1+random.Uint64N(60000), page.CreateOptions{NUMANode: -1})
+				if err == nil {
+					handles = append(handles, handle)
+				}
+				return err
+			})
+			return err == nil
+		}
+		for refused := 0; refused < 20; {
+			if !create() {
+				refused++
+			}
+		}
+		for range 400 {
+			at := random.IntN(len(handles))
+			require.Zero(t, nativetest.Destroy(handles[at]))
+			handles[at] = handles[len(handles)-1]
+			handles = handles[:len(handles)-1]
+			create()
+		}
+		path := filepath.Join(t.TempDir(), "state")
+		require.NoError(t, Save(context, ToPath(path), SaveOptions{}, nil))
+		want := contents(t, context)
+		require.NoError(t, Load(context, FromPath(path), LoadOptions{InPlace: true}, nil))
+		require.Equal(t, want, contents(t, context))
+		require.NoError(t, page.Use(context, (*page.Context).Check))
+		require.NoError(t, page.Destroy(context))
+	}
 }
 
 // Where the disk fails after everything was verified, a page that was not read waits in the file, and its memory goes back.
