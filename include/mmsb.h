@@ -2015,10 +2015,11 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
  * save_bytes, and every save_interval_ns; when the snapshots that rest on each other have grown, it saves all of it anew. After
  * each save it removes what no rule keeps: the keep_last newest snapshots stay, the newest of each of the last keep_hourly hours
  * and keep_daily days (UTC) that have any, and those that have a name. Records stay behind the oldest of the keep_last newest:
- * every state since can be restored. A save of the keeper that fails is tried again after a second, then later and later; the log
- * and mmsb_store_info say so. Bytes that a program writes through pointers have no records: they are durable with the next save,
- * which the keeper begins every save_interval_ns also where nothing else has changed, and when the store is closed. A save of its
- * own that finds all as it was leaves no snapshot.
+ * every state since can be restored, until a branch begins: of what lies before that the snapshots are left. A save of the
+ * keeper that fails is tried again after a second, then later and later; the log and mmsb_store_info say so. Bytes that a
+ * program writes through pointers have no records: they are durable with the next save, which the keeper begins every
+ * save_interval_ns also where nothing else has changed, and when the store is closed. A save of its own that finds all as it
+ * was leaves no snapshot.
  *
  * When the disk is full, calls that change pages return MMSB_E_NO_SPACE and change nothing until it has space again: every
  * second, later every ten, the keeper tries to save the state and to go on behind it. With space_wait_ns such calls, and
@@ -2642,11 +2643,11 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
  * taken once: a later sleep has it again, until mmsb_runtime_trim, the runtime's end, or a call of this process that would
  * fail for the lack of some. Sleeps and wakes of one runtime come one after the other.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION,
- * MMSB_E_UNSUPPORTED (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures), MMSB_E_BUSY (a use of a
- * block is open; a block is exported, to another library or to a page that adopted the tensor; another call puts a tag to
- * sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and MMSB_E_LIMIT (pinned
- * memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any.
- * Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
+ * MMSB_E_UNSUPPORTED (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures on which work was queued),
+ * MMSB_E_BUSY (a use of a block is open; a block is exported, to another library or to a page that adopted the tensor; another
+ * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
+ * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST.
+ * Threads: any. Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
                                        const mmsb_sleep_options_t *options);
 

@@ -486,15 +486,19 @@ class page {
     template <class T> outcome<pinned<T>> pin() const {
         static_assert(std::is_trivially_copyable<T>::value, "bytes of a page can be such items");
         void *address = nullptr;
-        mmsb_status_t status = mmsb_page_pin(handle_, pinned<T>::mode, &address);
+        mmsb_status_t status = mmsb_page_pin(handle_, MMSB_PIN_READ, &address);
         if (status != MMSB_OK)
             return finish(status, pinned<T>());
-        pinned<T> items(handle_, span<T>(static_cast<T *>(address), static_cast<std::size_t>(size() / sizeof(T))));
+        const pinned<const char> checked(handle_, span<const char>()); /* the end of a WRITE pin would count as a change */
         if (mmsb_page_location(handle_) == MMSB_LOCATION_GPU)
             return refuse<pinned<T>>(MMSB_E_UNSUPPORTED, "the page lies on a GPU, whose memory the host cannot access");
         if (reinterpret_cast<std::uintptr_t>(address) % alignof(T) != 0)
             return refuse<pinned<T>>(MMSB_E_MISMATCH, "the page is adopted memory that is not aligned for such items");
-        return finish(MMSB_OK, std::move(items));
+        status = mmsb_page_pin(handle_, pinned<T>::mode, &address);
+        if (status != MMSB_OK)
+            return finish(status, pinned<T>());
+        return finish(MMSB_OK, pinned<T>(handle_, span<T>(static_cast<T *>(address),
+                                                          static_cast<std::size_t>(size() / sizeof(T)))));
     }
 
     outcome<void> apply(const mmsb_delta_t &delta) const {

@@ -460,6 +460,66 @@ func TestABranchOfWhatABackupHas(t *testing.T) {
 	require.Len(t, read(t, target, store.At{}), 3)
 }
 
+// Where the segments of a store are gone, nothing begins anew over its snapshots.
+func TestAStoreWhoseJournalIsMissing(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "store")
+	context := openStore(t, directory, quiet())
+	create(t, context, 100)
+	require.NoError(t, Save(context, false, nil))
+	require.NoError(t, page.Destroy(context))
+	segments, err := filepath.Glob(filepath.Join(directory, "journal-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, segments)
+	for _, segment := range segments {
+		require.NoError(t, os.Rename(segment, filepath.Join(filepath.Dir(directory), filepath.Base(segment))))
+	}
+	_, err = Open(directory, hostPages, quiet(), nil)
+	require.Equal(t, status.InvalidState, status.CodeOf(err), "%v", err)
+	for _, segment := range segments {
+		require.NoError(t, os.Rename(filepath.Join(filepath.Dir(directory), filepath.Base(segment)), segment))
+	}
+	require.Len(t, read(t, directory, store.At{}), 1)
+}
+
+// A backup takes nothing away that a program has written into its target: that may be the store itself, be open, or have been.
+func TestABackupOfAStoreIntoWhatOthersWrite(t *testing.T) {
+	folder := t.TempDir()
+	directory, target, link := filepath.Join(folder, "store"), filepath.Join(folder, "backup"), filepath.Join(folder, "link")
+	require.NoError(t, os.Symlink(directory, link))
+	backup := func(to string) status.Code {
+		_, err := store.Backup(file.OS{}, directory, store.Directory(file.OS{}, to), nil)
+		return status.CodeOf(err)
+	}
+	change := func(t *testing.T, directory string) {
+		context := openStore(t, directory, quiet())
+		create(t, context, 100)
+		require.NoError(t, page.Destroy(context))
+	}
+	change(t, directory)
+	require.Equal(t, status.InvalidArgument, backup(directory))
+	require.Equal(t, status.InvalidArgument, backup(link))
+	for range 3 {
+		require.Equal(t, status.OK, backup(target))
+		change(t, directory)
+	}
+
+	context := openStore(t, target, quiet()) // and writes nothing
+	require.Equal(t, status.Busy, backup(target))
+	require.NoError(t, page.Destroy(context))
+	require.Equal(t, status.OK, backup(target))
+	change(t, directory)
+	require.Equal(t, status.OK, backup(target))
+
+	change(t, target)
+	kept := read(t, target, store.At{})
+	require.Equal(t, status.Mismatch, backup(target))
+	change(t, directory) // its record has the number of the backup's own
+	require.Equal(t, status.Mismatch, backup(target))
+	change(t, directory)
+	require.Equal(t, status.Mismatch, backup(target))
+	require.Equal(t, kept, read(t, target, store.At{}))
+}
+
 func TestLookingAgain(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "store")
 	o := quiet()

@@ -3,6 +3,8 @@
 package keeper
 
 import (
+	"time"
+
 	"libmmsb/core/abi"
 	"libmmsb/core/file"
 	"libmmsb/core/journal"
@@ -17,6 +19,9 @@ import (
 // loadTries bounds how often a state is loaded that the journal does not go on from any more when it is looked at next.
 const loadTries = 20
 
+// sameTries bounds how often that is the very same that the journal does not go on from.
+const sameTries = 5
+
 // Open makes a context of the state of a store, and goes on there: what changes is journalled. A directory that is missing or
 // empty is begun, but not those above it. A program that only reads, or reads an older state, gets a context that calls cannot
 // change; it needs no lock, and the store may have a writer meanwhile. One that follows keeps up with that writer.
@@ -25,12 +30,26 @@ func Open(directory string, c page.Options, o Options, w *ticket.Work) (context 
 		return 0, err
 	}
 	k := newKeeper(0, directory, &o)
-	for try := 1; ; try++ {
+	for try, before, same := 1, "", 0; ; try++ {
 		context, err = k.open(c, w)
-		// A writer that has ended since may have gone on with the journal behind what was read.
-		if status.CodeOf(err) != status.Mismatch || try == loadTries || o.Mode == abi.StoreRead {
+		if status.CodeOf(err) != status.Mismatch || o.Mode == abi.StoreRead {
 			break
 		}
+		// A writer that has ended since may have gone on with the journal behind what was read: to another position each time,
+		// unless one that opens it has yet to take over what a killed one has left.
+		if same++; err.Error() != before {
+			same = 0
+		}
+		if same == sameTries {
+			break
+		}
+		time.Sleep(time.Duration(same) * 10 * time.Millisecond)
+		if try == loadTries {
+			err = status.Errorf(status.Busy, "others have changed the store %q each of the %d times that it was read", directory,
+				try)
+			break
+		}
+		before = err.Error()
 	}
 	if err != nil {
 		return 0, err
@@ -78,6 +97,9 @@ func (k *keeper) open(c page.Options, w *ticket.Work) (context uint64, err error
 	directory, o, j := k.directory, &k.options, k.options.journal()
 	j.Wrote, j.Failed, j.FromHere = k.wrote, k.journalFailed, o.Mode == abi.StoreBranch
 	is, err := store.Is(file.OS{}, directory)
+	if err == nil && !is && o.Mode == abi.StoreWrite {
+		err = store.CheckBegins(file.OS{}, directory)
+	}
 	switch {
 	case err != nil:
 		return 0, err

@@ -421,7 +421,8 @@ func TestWhoGoesOnFromTheOlderOfTwoStatesOfOnePosition(t *testing.T) {
 	onOneThread(t)
 	for _, keep := range []bool{false, true} {
 		folder := t.TempDir()
-		directory, older, newer := filepath.Join(folder, "journal"), filepath.Join(folder, "older"), filepath.Join(folder, "newer")
+		directory := filepath.Join(folder, "journal")
+		older, newer := filepath.Join(folder, "older"), filepath.Join(folder, "newer")
 		context := newContext(t)
 		openJournal(t, context, directory)
 		handle := createFilled(t, context, 64, 1, 'A')

@@ -166,9 +166,9 @@ func (s *state) openJournal(wanted *openedJournal, w *ticket.Work) error {
 	return s.completeJournal(opened, w)
 }
 
-// isOther says whether a journal's directory has another state under the name of this one: what is written through pointers has no
-// record, so two snapshots can be of one position. Who loads the older one and goes on in the same lineage would get the newer one
-// with the next load.
+// isOther says whether a journal's directory has another state under the name of this one: what is written through pointers has
+// no record, so two snapshots can be of one position. Who loads the older one and goes on in the same lineage would get the
+// newer one with the next load.
 func (s *state) isOther(fs file.FS, directory string) bool {
 	var ours snapshot.ID
 	if n := len(s.saved.chain); n > 0 {

@@ -26,9 +26,9 @@ func (l *loader) verifyChosen() error {
 	return l.forPages(func(staged *native.Staged) error { return l.file.VerifyPage(staged.ID, goesOn) }, nil)
 }
 
-// bringIn reads the bytes of the pages that wait, which are the context's by now. Where the load is cancelled the others wait on.
-// The memory of the pages that were replaced lies in the magazines of this thread; what lies in those of the readers may be missing
-// for the last pages, which are read behind them.
+// bringIn reads the bytes of the pages that wait, which are the context's by now. Where the load is cancelled the others wait
+// on. The memory of the pages that were replaced lies in the magazines of this thread; what lies in those of the readers may be
+// missing for the last pages, which are read behind them.
 func (l *loader) bringIn() error {
 	leave := func() { native.LeaveMagazines(l.context.Index()) }
 	leave()
@@ -66,8 +66,8 @@ func (l *loader) bringInOne(staged *native.Staged) error {
 	return nil
 }
 
-// forPages reads the staged pages, several at a time. After an error no more are begun. Each thread that has read calls end, unless
-// it is nil.
+// forPages reads the staged pages, several at a time. After an error no more are begun. Each thread that has read calls end,
+// unless it is nil.
 func (l *loader) forPages(read func(staged *native.Staged) error, end func()) error {
 	var failed atomic.Pointer[error]
 	readAndEnd(len(l.Pages), func(i int) {

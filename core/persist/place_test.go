@@ -189,8 +189,8 @@ func twoAdopted(t *testing.T, path string) (context uint64, memories [2][]byte, 
 	return context, memories, want
 }
 
-// Pages of all sizes that come and go leave memory in the magazines of the thread that ends them, and in those of the threads that
-// read: a context that is full of them is restored in place, too.
+// Pages of all sizes that come and go leave memory in the magazines of the thread that ends them, and in those of the threads
+// that read: a context that is full of them is restored in place, too.
 func TestAFullContextOfPagesThatCameAndWent(t *testing.T) {
 	onOneThread(t)
 	for seed := range uint64(4) {

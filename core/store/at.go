@@ -95,6 +95,9 @@ func (s *Store) named(name string) (Source, error) {
 			return Source{Path: s.Points[i].Path}, nil
 		}
 	}
+	if err := lostOf(s.Lost, id); err != nil {
+		return Source{}, status.More(err, "; it is the snapshot with the name %q", name)
+	}
 	return Source{}, status.Errorf(status.NotFound, "the snapshot %s with the name %q is no longer in the store %s", id, name,
 		s.Directory)
 }

@@ -39,18 +39,24 @@ type Target interface {
 	Put(f *File, c *Copied) error
 	// Finish makes these files, all of which are there, what the backup of the store has, and removes others.
 	Finish(s *Store, files []string, c *Copied) error
+	// End ends what Begin has begun, also where one of them has failed.
+	End()
 }
 
 // Backup makes a target a copy of a store, as it is now, beside its writer or without; what is only in the memory of a living
 // writer's process is not in it. An older backup of the same store gets what is new. done is told how many bytes are in the
 // target, and of how many; nil: nobody asks. Errors: NotFound (no store), Unsupported (a snapshot lies elsewhere), Busy (it
-// changes faster than its files can be opened), those of the target, those of the file system.
+// changes faster than its files can be opened), those of a snapshot that is lost, those of the target and of the file system.
 func Backup(fs file.FS, from string, to Target, done func(done, total uint64)) (copied Copied, err error) {
 	b := &backup{fs: fs, from: from, done: done}
 	defer b.close()
 	if err := b.open(); err != nil {
 		return copied, err
 	}
+	if lost := b.store.Lost; len(lost) > 0 {
+		return copied, status.More(lost[0].Err, "; the backup would have this, too: move that file away to copy the others")
+	}
+	defer to.End()
 	if err := to.Begin(b.store); err != nil {
 		return copied, err
 	}
@@ -205,11 +211,14 @@ func (s *Store) Tip() lineage.Point { return s.Line.At(s.Journal.Last) }
 type directory struct {
 	fs   file.FS
 	path string
+	lost []Lost        // of the older backup
+	held *journal.Held // nobody writes there meanwhile
 }
 
-// Directory is a target that is a store at every moment, as the state of one of its snapshots or records. Files that never change
-// are linked where both are on one file system, else copied, each whole or not at all.
-func Directory(fs file.FS, path string) Target { return &directory{fs, path} }
+// Directory is a target that is a store at every moment, as the state of one of its snapshots or records. Files that never
+// change are linked where both are on one file system, else copied, each whole or not at all. Begin returns Busy where a program
+// has it open for writing, InvalidArgument where it is the store itself, Mismatch where it has gone on by itself.
+func Directory(fs file.FS, path string) Target { return &directory{fs: fs, path: path} }
 
 func (d *directory) Begin(s *Store) error {
 	is, err := Is(d.fs, d.path)
@@ -220,7 +229,17 @@ func (d *directory) Begin(s *Store) error {
 		if err := d.fs.MakeDirectory(d.path, 0o777); err != nil && err != syscall.EEXIST {
 			return file.Failed(err, "cannot create the directory %s", d.path)
 		}
-		return file.SyncDirectory(d.fs, filepath.Dir(d.path))
+		if err := file.SyncDirectory(d.fs, filepath.Dir(d.path)); err != nil {
+			return err
+		}
+		d.held, err = journal.Hold(d.fs, d.path)
+		return err
+	}
+	if same, err := isSame(d.fs, d.path, s.Directory); err != nil || same {
+		return cmp.Or(err, status.Errorf(status.InvalidArgument, "the target %q is the store %q itself", d.path, s.Directory))
+	}
+	if d.held, err = journal.Hold(d.fs, d.path); err != nil {
+		return err
 	}
 	older, err := Look(d.fs, d.path)
 	if err != nil {
@@ -230,13 +249,22 @@ func (d *directory) Begin(s *Store) error {
 		return status.Errorf(status.Mismatch, "%q is not a backup of %q: its state is %s, which does not lead to the store's",
 			d.path, s.Directory, tip)
 	}
-	return nil
+	d.lost = older.Lost
+	return s.hasRecordsOf(older)
+}
+
+func (d *directory) End() {
+	if d.held != nil {
+		d.held.Release()
+		d.held = nil
+	}
 }
 
 func (d *directory) Put(f *File, c *Copied) error {
 	to := filepath.Join(d.path, f.Name)
 	there, err := d.fs.Stat(to)
-	if err == nil && f.Fixed && there.Size == f.Source.Size() {
+	isLost := slices.ContainsFunc(d.lost, func(l Lost) bool { return l.Path == to })
+	if err == nil && f.Fixed && there.Size == f.Source.Size() && !isLost {
 		return nil
 	}
 	c.Files++

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -137,6 +138,33 @@ func RemoveName(fs file.FS, directory, name string) error {
 	}
 	delete(all, name)
 	return all.write(fs, directory)
+}
+
+// check says whether each name leads to a snapshot, which may be a lost one. Errors: Corrupt.
+func (n names) check(directory string, bases []snapshot.Base, lost []Lost) error {
+	var dead []string
+	for name, id := range n {
+		is := func(b snapshot.Base) bool { return b.ID == id }
+		if !slices.ContainsFunc(bases, is) && lostOf(lost, id) == nil {
+			dead = append(dead, name)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	slices.Sort(dead)
+	return status.Errorf(status.Corrupt, "%s: %d of %d names lead to no snapshot of the store, as %q to %s",
+		filepath.Join(directory, namesFile), len(dead), len(n), dead[0], n[dead[0]])
+}
+
+// lostOf is why the snapshot of an id is lost, by its file's name; nil: it is not among those.
+func lostOf(lost []Lost, id snapshot.ID) error {
+	part := "-" + hex.EncodeToString(id[:4]) + "." // of the name, before its ending
+	i := slices.IndexFunc(lost, func(l Lost) bool { return strings.Contains(filepath.Base(l.Path), part) })
+	if i < 0 {
+		return nil
+	}
+	return lost[i].Err
 }
 
 func errNoName(directory, name string, all names) error {

@@ -26,10 +26,17 @@ type Point struct {
 	Leads bool
 }
 
+// Lost is a file of a store that is there, but is damaged or cannot be read.
+type Lost struct {
+	Path string
+	Err  error
+}
+
 // Store is what a directory had when it was looked at.
 type Store struct {
 	Directory string
 	Points    []Point // the newest position first, those of the line that goes on before all others
+	Lost      []Lost  // snapshots that are none of the points, because their headers cannot be read
 	Line      lineage.Lineage
 	// Journal is of the branch that goes on. What a living writer has not yet given to the system is not in it.
 	Journal journal.Info
@@ -89,9 +96,12 @@ func look(fs file.FS, directory string) (*Store, error) {
 	if s.names, err = readNames(fs, directory); err != nil {
 		return nil, err
 	}
-	bases, lost := snapshot.Bases(fs, directory)
-	if len(bases) == 0 && lost != nil {
-		return nil, lost
+	var bases []snapshot.Base
+	if bases, s.Lost, err = snapshots(fs, directory); err != nil {
+		return nil, err
+	}
+	if len(bases) == 0 && len(s.Lost) > 0 {
+		return nil, s.Lost[0].Err
 	}
 	line := parentsOf(bases).line(s.Line, lineage.MaximumPosition)
 	for _, base := range bases {
@@ -104,13 +114,7 @@ func look(fs file.FS, directory string) (*Store, error) {
 			Base: base, Bytes: info.Size, Names: s.names.of(base.ID), OnLine: line.has(at), Leads: log.Leads(at) == nil,
 		})
 	}
-	for _, name := range files {
-		if snapshot.IsKept(name) {
-			if info, err := fs.Stat(filepath.Join(directory, name)); err == nil { // else it is not needed any more
-				s.kept += info.Size
-			}
-		}
-	}
+	s.kept = bytesOf(fs, directory, snapshot.IsKept)
 	slices.SortStableFunc(s.Points, func(a, b Point) int {
 		if a.OnLine != b.OnLine {
 			if a.OnLine {
@@ -121,6 +125,79 @@ func look(fs file.FS, directory string) (*Store, error) {
 		return cmp.Compare(b.Position, a.Position)
 	})
 	return s, nil
+}
+
+// only is a file system whose directories have one file.
+type only struct {
+	file.FS
+	name string
+}
+
+func (o only) List(string) ([]string, error) { return []string{o.name}, nil }
+
+// snapshots are those of a directory, the newest position first, and those that are lost.
+func snapshots(fs file.FS, directory string) (bases []snapshot.Base, lost []Lost, err error) {
+	for {
+		bases, unread := snapshot.Bases(fs, directory)
+		if unread == nil {
+			return bases, nil, nil
+		}
+		names, err := listed(fs, directory)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, name := range names {
+			_, err := snapshot.Bases(only{fs, name}, directory)
+			switch status.CodeOf(err) {
+			case status.OK:
+			case status.Cancelled:
+				return nil, nil, err
+			default:
+				lost = append(lost, Lost{filepath.Join(directory, name), err})
+			}
+		}
+		lost = slices.DeleteFunc(lost, func(l Lost) bool { // the writer has removed it meanwhile
+			_, gone := fs.Stat(l.Path)
+			return gone == syscall.ENOENT
+		})
+		if len(lost) > 0 {
+			return bases, lost, nil
+		}
+	}
+}
+
+// Contents are the snapshots of a store, the newest position first, and which of its files are lost: other snapshots, and the
+// file of names, also where a name leads to no snapshot. It does not look at the journal, which may be damaged.
+func Contents(fs file.FS, directory string) (paths []string, lost []Lost, err error) {
+	var bases []snapshot.Base
+	unnamed := journal.Beside(fs, directory, func() error {
+		all, unread := readNames(fs, directory)
+		if bases, lost, err = snapshots(fs, directory); err == nil && unread == nil {
+			unread = all.check(directory, bases, lost)
+		}
+		return unread
+	})
+	if err == nil && unnamed != nil {
+		lost = append(lost, Lost{filepath.Join(directory, namesFile), unnamed})
+	}
+	for i := range bases {
+		paths = append(paths, bases[i].Path)
+	}
+	return paths, lost, err
+}
+
+// bytesOf is how many bytes the files with such names have.
+func bytesOf(fs file.FS, directory string, counts func(name string) bool) (bytes int64) {
+	names, _ := fs.List(directory)
+	for _, name := range names {
+		if !counts(name) {
+			continue
+		}
+		if info, err := fs.Stat(filepath.Join(directory, name)); err == nil { // else it is gone
+			bytes += info.Size
+		}
+	}
+	return bytes
 }
 
 // SnapshotBytes is how many bytes the snapshots take, and the files that they rest on.
@@ -139,6 +216,14 @@ func (s *Store) Newest() *Point {
 		return nil
 	}
 	return &s.Points[i]
+}
+
+// CheckLeads says whether there is a state from which the records lead on. Errors: Corrupt.
+func (s *Store) CheckLeads() error {
+	if s.Newest() == nil && !s.log.FromTheBeginning() {
+		return status.Errorf(status.Corrupt, "the store %s has no snapshot that its records lead on from", s.Directory)
+	}
+	return nil
 }
 
 // Since is about how many bytes of records lie behind a snapshot: whole segments are counted.
@@ -221,6 +306,20 @@ func Is(fs file.FS, directory string) (bool, error) {
 			"%q has files, as %q, but no journal: a store begins in an empty directory", directory, foreign)
 	}
 	return false, nil
+}
+
+// CheckBegins checks that a store can begin in a directory that is none. Errors: InvalidState (snapshots are there, whose
+// journal is missing: a backup was interrupted, or files were lost), those of the file system.
+func CheckBegins(fs file.FS, directory string) error {
+	names, err := fs.List(directory)
+	if err != nil && err != syscall.ENOENT {
+		return file.Failed(err, "cannot list %s", directory)
+	}
+	if at := slices.IndexFunc(names, snapshot.IsBase); at >= 0 {
+		return status.Errorf(status.InvalidState, "%q has the snapshot %q, but no journal, as an interrupted backup leaves it: "+
+			"a store begins in an empty directory", directory, names[at])
+	}
+	return nil
 }
 
 // Point is the snapshot of an id; nil: there is none.

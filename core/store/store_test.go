@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/file"
+	"libmmsb/core/lineage"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
 )
@@ -139,4 +140,83 @@ func TestWhatIsAStore(t *testing.T) {
 	listed, err := storeFiles(fs, directory)
 	require.NoError(t, err)
 	require.False(t, slices.Contains(listed, "mine.txt"), "a backup has files of the store only")
+}
+
+// put is an empty snapshot of a store.
+func put(t *testing.T, directory string) (path string, header snapshot.Header) {
+	t.Helper()
+	content, err := snapshot.EmptyState(lineage.New(lineage.Point{}))
+	require.NoError(t, err)
+	path = filepath.Join(directory, "base-new.mmsb")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	header, err = snapshot.InspectHeader(path, file.OS{})
+	require.NoError(t, err)
+	named := filepath.Join(directory, snapshot.BaseFileName(header.Position, header.ID))
+	require.NoError(t, os.Rename(path, named))
+	return named, header
+}
+
+func TestContents(t *testing.T) {
+	directory, fs := t.TempDir(), file.OS{}
+	good, kept := put(t, directory)
+	bad, lost := put(t, directory)
+	require.NoError(t, SetName(fs, directory, "kept", kept.ID))
+	require.NoError(t, SetName(fs, directory, "lost", lost.ID))
+	require.NoError(t, os.Truncate(bad, 100))
+	found := func() []Lost {
+		paths, lost, err := Contents(fs, directory)
+		require.NoError(t, err)
+		require.Equal(t, []string{good}, paths)
+		return lost
+	}
+	all := found()
+	require.Len(t, all, 1, "the name leads to what is there, if damaged")
+	require.Equal(t, bad, all[0].Path)
+	require.Equal(t, status.Format, status.CodeOf(all[0].Err))
+
+	require.NoError(t, os.Remove(bad))
+	all = found()
+	require.Len(t, all, 1)
+	require.Equal(t, filepath.Join(directory, namesFile), all[0].Path)
+	require.Equal(t, status.Corrupt, status.CodeOf(all[0].Err))
+	require.Contains(t, all[0].Err.Error(), `1 of 2 names lead to no snapshot of the store, as "lost" to `+lost.ID.String())
+	require.NoError(t, RemoveName(fs, directory, "lost"))
+	require.Empty(t, found())
+
+	_, _, err := Contents(fs, filepath.Join(directory, "nothing"))
+	require.Equal(t, status.NotFound, status.CodeOf(err))
+}
+
+// writing is a file system on which the writer does something when the file of names has been opened once.
+type writing struct {
+	file.FS
+	does func()
+}
+
+func (w *writing) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	f, err := w.FS.Open(path, flags, mode)
+	if does := w.does; filepath.Base(path) == namesFile && does != nil {
+		w.does = nil
+		does()
+	}
+	return f, err
+}
+
+// A writer gives the name to a newer snapshot, and removes the older one.
+func TestContentsBesideAWriter(t *testing.T) {
+	directory := t.TempDir()
+	older, header := put(t, directory)
+	require.NoError(t, SetName(file.OS{}, directory, "a", header.ID))
+	newer := ""
+	fs := &writing{FS: file.OS{}, does: func() {
+		path, header := put(t, directory)
+		require.NoError(t, SetName(file.OS{}, directory, "a", header.ID))
+		require.NoError(t, os.Remove(older))
+		newer = path
+	}}
+	paths, lost, err := Contents(fs, directory)
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	require.NotEmpty(t, newer)
+	require.Equal(t, []string{newer}, paths)
 }

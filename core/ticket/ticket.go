@@ -293,8 +293,8 @@ func (w *Work) Enter(place chan<- struct{}, ended <-chan struct{}) bool {
 	return entered
 }
 
-// Idle waits without a thread of the system, of which a process has some thousands: a program may have more tickets than that. The
-// work goes on on any thread. A nil Work waits as well.
+// Idle waits without a thread of the system, of which a process has some thousands: a program may have more tickets than that.
+// The work goes on on any thread. A nil Work waits as well.
 func (w *Work) Idle(wait func()) {
 	if w != nil && w.bound {
 		runtime.UnlockOSThread()
@@ -371,6 +371,9 @@ func (t *Ticket) Wait(timeoutNanoseconds uint64) error {
 
 func (t *Ticket) unfinished(code status.Code, when string) error {
 	done, total := t.Progress()
+	if total == 0 {
+		return status.Errorf(code, "work is not finished%s", when)
+	}
 	return status.Errorf(code, "work is not finished%s: %d of %d done", when, done, total)
 }
 

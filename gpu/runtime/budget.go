@@ -101,7 +101,7 @@ func (b *Budget) take(bytes uint64) error {
 		return err
 	}
 	if !ok {
-		return refusal(bytes, charged, b.ledger.Limit())
+		return refusal("budget", bytes, charged, b.ledger.Limit())
 	}
 	for now, peak := charged+bytes, b.peak.Load(); now > peak && !b.peak.CompareAndSwap(peak, now); {
 		peak = b.peak.Load()
@@ -109,8 +109,8 @@ func (b *Budget) take(bytes uint64) error {
 	return nil
 }
 
-func refusal(bytes, charged, limit uint64) error {
-	return status.Errorf(status.Limit, "%d bytes exceed the budget: %d charged, %d left, limit %d", bytes, charged,
+func refusal(of string, bytes, charged, limit uint64) error {
+	return status.Errorf(status.Limit, "%d bytes exceed the %s: %d charged, %d left, limit %d", bytes, of, charged,
 		limit-min(charged, limit), limit)
 }
 
@@ -169,7 +169,7 @@ func (p *Reservation) take(bytes uint64) error {
 	for {
 		remaining := p.remaining.Load()
 		if bytes > remaining {
-			return refusal(bytes, p.total-remaining, p.total)
+			return refusal("reservation", bytes, p.total-remaining, p.total)
 		}
 		if p.remaining.CompareAndSwap(remaining, remaining-bytes) {
 			given(bytes, p.budget.reserved.Add(-bytes))

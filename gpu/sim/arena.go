@@ -112,7 +112,8 @@ func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
 	}
 	return &arena{
 		base: base, bytes: bytes, limit: limit, device: device, extents: alloc.NewExtents(bytes / frameBytes),
-		directory: make([]atomic.Pointer[section], (bytes/frameBytes+sectionFrames-1)/sectionFrames), large: map[uint64]*freeList{},
+		directory:    make([]atomic.Pointer[section], (bytes/frameBytes+sectionFrames-1)/sectionFrames),
+		large:        map[uint64]*freeList{},
 		reservations: map[driver.Address]*reservation{},
 	}, nil
 }

@@ -197,7 +197,11 @@ void pins_end_with_the_object() {
     mmsb::page far = context.create_page(100, MMSB_LOCATION_GPU);
     CHECK_EQUAL(thrown([&] { far.pin<char>(); }), MMSB_E_UNSUPPORTED);
     CHECK_EQUAL(far.info().write_pins, 0);
+    CHECK_EQUAL(far.version(), 1);
     CHECK_EQUAL(crooked.info().write_pins, 0);
+    const std::uint64_t version = crooked.version();
+    CHECK_EQUAL(thrown([&] { crooked.pin<std::uint64_t>(); }), MMSB_E_MISMATCH);
+    CHECK_EQUAL(crooked.version(), version);
 }
 
 void tensors_change_hands() {

@@ -125,6 +125,9 @@ type Target struct {
 	files map[string]entry
 }
 
+// End has nothing to end: a bucket has no lock.
+func (t *Target) End() {}
+
 // Begin reads the older manifest, and lists the objects.
 func (t *Target) Begin(s *store.Store) error {
 	m, err := readManifest(t.Objects)

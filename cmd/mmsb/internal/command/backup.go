@@ -9,6 +9,7 @@ import (
 
 	"libmmsb/cmd/mmsb/internal/archive"
 	"libmmsb/cmd/mmsb/internal/bucket"
+	"libmmsb/core/file"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
 )
@@ -43,7 +44,10 @@ backup of the same store, which gets what is new and loses what the store no lon
 process has (those of the last interval) are not in it. mmsb store pull brings it back.
 
 A directory is a store at every moment, also if backup is interrupted. Files that never change are linked where both are on one
-file system.
+file system. A file of an older backup that has the right size is not read: where mmsb store verify finds it damaged, remove it,
+and run backup again.
+
+A store with a snapshot that is damaged so that its header cannot be read is not copied, and an older backup stays as it is.
 
 ` + aboutBuckets + `
 An older backup there stays whole until the new one is. A backup that was interrupted goes on where it was when it is run again,
@@ -90,9 +94,6 @@ interrupted, and is not read from the bucket again when pull is run again.
 		}
 		copied, err := r.pull(arguments[0], stage)
 		if err == nil {
-			err = r.verifyStore(stage.path)
-		}
-		if err == nil {
 			err = stage.publish()
 		}
 		if err != nil {
@@ -105,24 +106,48 @@ interrupted, and is not read from the bucket again when pull is run again.
 	return c
 }
 
-// pull fills a directory from a backup.
+// pull fills a directory from a backup, and verifies it. From a bucket only files come that have the checksums of its manifest.
+// What came from a directory and is damaged must not stay for the next pull, which takes a file of the right size for the right
+// one.
 func (r *run) pull(from string, stage *staging) (copied store.Copied, err error) {
+	if strings.HasPrefix(from, bucket.Scheme) {
+		return r.pullOnce(from, stage)
+	}
+	begun, err := r.FS.List(stage.path)
+	if err != nil {
+		return copied, file.Failed(err, "cannot list %s", stage.path)
+	}
+	copied, err = r.pullOnce(from, stage)
+	if isWrong(err) && len(begun) > 0 { // another pull's files, perhaps, or those of a backup that was repaired since
+		if err = stage.empty(); err == nil {
+			copied, err = r.pullOnce(from, stage)
+		}
+	}
+	if isWrong(err) {
+		_ = stage.empty()
+	}
+	return copied, err
+}
+
+// isWrong says that files are damaged, or not those that are needed.
+func isWrong(err error) bool {
+	return codeOf(err) == exitBad || status.CodeOf(err) == status.InvalidState
+}
+
+func (r *run) pullOnce(from string, stage *staging) (copied store.Copied, err error) {
 	bar := r.bar("copying")
-	defer bar.clear()
 	progress := func(done, total uint64) { bar.bytes(done, total) }
 	if strings.HasPrefix(from, bucket.Scheme) {
-		place, err := bucket.Open(r.ctx, from)
-		if err != nil {
-			return copied, err
+		var place *bucket.Bucket
+		if place, err = bucket.Open(r.ctx, from); err == nil {
+			copied, err = archive.Pull(place, r.FS, stage.path, progress)
 		}
-		return archive.Pull(place, r.FS, stage.path, progress)
+	} else {
+		copied, err = store.Backup(r.FS, from, store.Directory(r.FS, stage.path), progress)
 	}
-	copied, err = store.Backup(r.FS, from, store.Directory(r.FS, stage.path), progress)
-	switch status.CodeOf(err) {
-	case status.Mismatch, status.InvalidState, status.Corrupt: // another pull's files lie there, perhaps
-		if err = stage.empty(); err == nil {
-			copied, err = store.Backup(r.FS, from, store.Directory(r.FS, stage.path), progress)
-		}
+	bar.clear()
+	if err == nil {
+		err = r.verifyStore(stage.path)
 	}
 	return copied, err
 }
@@ -130,6 +155,9 @@ func (r *run) pull(from string, stage *staging) (copied store.Copied, err error)
 // verifyStore reads every byte of a store.
 func (r *run) verifyStore(directory string) error {
 	s, err := store.Look(r.FS, directory)
+	if err == nil && len(s.Lost) > 0 {
+		err = s.Lost[0].Err
+	}
 	if err != nil {
 		return err
 	}
@@ -139,6 +167,8 @@ func (r *run) verifyStore(directory string) error {
 			return err
 		}
 	}
-	_, err = r.records(directory)
-	return err
+	if _, err := r.records(directory); err != nil {
+		return err
+	}
+	return s.CheckLeads()
 }

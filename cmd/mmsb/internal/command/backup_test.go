@@ -132,16 +132,16 @@ func large(t *testing.T) (directory string) {
 	return directory
 }
 
-func createLarge(t *testing.T, context uint64) {
+func createLarge(t *testing.T, context uint64) (handle uint64) {
 	t.Helper()
 	random := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(random)
-	var handle uint64
 	require.NoError(t, page.Use(context, func(c *page.Context) (err error) {
 		handle, err = c.Create(uint64(len(random)), page.CreateOptions{Location: abi.LocationDefault, NUMANode: -1})
 		return err
 	}))
 	require.Zero(t, nativetest.WritePage(handle, 0, random))
+	return handle
 }
 
 // copied runs backup or pull, and gives what it says.

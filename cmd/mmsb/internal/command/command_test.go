@@ -473,6 +473,10 @@ dependency of page 77 on page 1 added
 		said = good(t, append([]string{"journal", "replay", log, "-s", whole, "-o", out, "--compress"}, until...)...)
 		assert.Contains(t, said, "at record 3, 2026-01-02T03:04:03Z (2 records applied)")
 	}
+	assert.Contains(t, good(t, "journal", "replay", log, "-s", whole, "-o", out, "--until-epoch", "999:1"), "at record 9, ",
+		"no record moves that page's epoch beyond")
+	assert.Contains(t, good(t, "journal", "replay", "--help"),
+		"end before the first record that moves a page's epoch beyond PAGE:EPOCH,")
 	bad(t, exitFailed, []string{"ends at record 9"}, "journal", "replay", log, "-s", whole, "-o", out, "--until", "10")
 	bad(t, exitUsage, []string{"was taken at"}, "journal", "replay", log, "-s", whole, "-o", out, "--until-time",
 		"2025-01-01T00:00:00Z")

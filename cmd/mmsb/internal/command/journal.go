@@ -36,7 +36,8 @@ type untilFlags struct {
 func (u *untilFlags) add(c *cobra.Command) {
 	c.Flags().Uint64Var(&u.sequence, "until", 0, "end at record `N`")
 	c.Flags().StringVar(&u.time, "until-time", "", "end at the last record at or before `TIME`, like 2026-01-31T12:00:00Z")
-	c.Flags().StringVar(&u.epoch, "until-epoch", "", "end at the last record of a page up to an epoch: `PAGE:EPOCH`")
+	c.Flags().StringVar(&u.epoch, "until-epoch", "",
+		"end before the first record that moves a page's epoch beyond `PAGE:EPOCH`, or at the end where none does")
 	c.MarkFlagsMutuallyExclusive("until", "until-time", "until-epoch")
 }
 
@@ -389,7 +390,10 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 	var until untilFlags
 	until.add(c)
 	_ = c.MarkFlagRequired("output")
-	c.RunE = func(_ *cobra.Command, arguments []string) error {
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		if err := notOutput(c, *out); err != nil {
+			return err
+		}
 		end, err := until.parse(c)
 		if err != nil {
 			return err

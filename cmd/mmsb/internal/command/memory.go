@@ -97,7 +97,7 @@ replay does not. Ctrl-C ends it without a result.`,
 	asJSON, show := jsonFlag(c), bytesFlag(c)
 	on := ReplayOn{Ordinal: -1, Memory: replayedMemory}
 	memory := c.Flags().String("memory", "80GiB", "give the simulated device `SIZE` bytes, like 24GiB")
-	c.Flags().IntVar(&on.Ordinal, "device", -1, "replay on device `N` of the driver")
+	c.Flags().IntVar(&on.Ordinal, "device", -1, "replay on device `N` of the driver; -1: on a simulated one")
 	recorded := c.Flags().Int("recorded-device", -1, "replay what device `N` of a snapshot of several recorded")
 	lost := c.Flags().Bool("lost-beginning", false,
 		"take what a CSV frees without an allocation for allocated before, as in a log that was full")
@@ -110,8 +110,8 @@ replay does not. Ctrl-C ends it without a result.`,
 	c.RunE = func(c *cobra.Command, arguments []string) (err error) {
 		names := arguments[1:]
 		switch {
-		case c.Flags().Changed("device") && on.Ordinal < 0:
-			return misused(c, fmt.Sprintf("--device is %d, at least 0 is needed", on.Ordinal))
+		case on.Ordinal < -1:
+			return misused(c, fmt.Sprintf("--device is %d, at least -1 is needed", on.Ordinal))
 		case c.Flags().Changed("speed") && !(on.Speed > 0 && on.Speed <= math.MaxInt32):
 			return misused(c, fmt.Sprintf("--speed is %v, more than 0 and at most %d is needed", on.Speed, math.MaxInt32))
 		case *compare && len(names) < 2:

@@ -12,6 +12,7 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/picture"
+	"libmmsb/core/status"
 )
 
 func (r *run) memoryReport() *cobra.Command {
@@ -27,7 +28,12 @@ A log has no segments: each block that is live at its end is shown as one.`,
 		Args: takes("a FILE", 1, 1)}
 	out := output(c, "`PAGE` of HTML to write")
 	torch := c.Flags().String("torch", "", "`PICKLE` to write")
-	c.RunE = func(_ *cobra.Command, arguments []string) error {
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		for _, path := range []string{*out, *torch} {
+			if err := notOutput(c, path); err != nil {
+				return err
+			}
+		}
 		p, err := r.picture(arguments[0])
 		if err != nil {
 			return err
@@ -63,10 +69,15 @@ func (r *run) picture(path string) (*picture.Picture, error) {
 	}
 	defer func() { _ = source.Close() }()
 	from := io.NewSectionReader(source, 0, source.Size())
+	read := picture.ReadJSON
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		return picture.ReadLog(from)
+		read = picture.ReadLog
 	}
-	return picture.ReadJSON(from)
+	p, err := read(from)
+	if err != nil {
+		return nil, status.Errorf(status.CodeOf(err), "%s: %s", path, status.Of(err).Text)
+	}
+	return p, nil
 }
 
 func (r *run) memoryNumbers(p *picture.Picture) {

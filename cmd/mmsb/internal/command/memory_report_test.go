@@ -42,7 +42,7 @@ func TestMemoryReport(t *testing.T) {
 	require.Regexp(t, `(?m)^peak of live +77$`, good(t, "memory", "report", path("log.CSV")))
 
 	require.NoError(t, os.WriteFile(path("bad.json"), []byte(`{"format":"mmsb memory 1","tags":[],"events":[[1]]}`), 0o600))
-	bad(t, exitBad, []string{"event 0"}, "memory", "report", path("bad.json"))
+	bad(t, exitBad, []string{path("bad.json") + ": ", "event 0"}, "memory", "report", path("bad.json"))
 	bad(t, exitBad, []string{"not JSON"}, "memory", "report", path("pickle"))
 	bad(t, exitFailed, []string{"nothing.json"}, "memory", "report", path("nothing.json"))
 	bad(t, exitFailed, []string{"cannot open the directory"}, "memory", "report", path("memory.json"), "-o", path("no/page"))

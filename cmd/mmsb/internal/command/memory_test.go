@@ -103,7 +103,7 @@ func TestReplaysThatCannotBe(t *testing.T) {
 		{exitUsage, "--tune takes no configuration; 1 given", []string{traced, "default", "--tune"}},
 		{exitUsage, "compare tune", []string{traced, "--compare", "--tune"}},
 		{exitUsage, "device memory", []string{traced, "--device", "0", "--memory", "1G"}},
-		{exitUsage, "--device is -2, at least 0 is needed", []string{traced, "--device=-2"}},
+		{exitUsage, "--device is -2, at least -1 is needed", []string{traced, "--device=-2"}},
 		{exitUsage, "--speed is 0, more than 0 and at most 2147483647 is needed", []string{traced, "--speed", "0"}},
 		{exitUsage, "--speed is NaN, more than 0", []string{traced, "--speed", "NaN"}},
 		{exitUsage, `"many" is not a size above 0`, []string{traced, "--memory", "many"}},
@@ -117,6 +117,8 @@ func TestReplaysThatCannotBe(t *testing.T) {
 		assert.Contains(t, complaint, c.complaint)
 		assert.Empty(t, out)
 	}
+	_, complaint, code := replaying(context.Background(), invented, traced, "--device", "-1")
+	assert.Equal(t, exitGood, code, "what the help says is the default: %s", complaint)
 	out, complaint, code := replaying(context.Background(), nil, traced)
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, complaint, "cannot replay a trace: this mmsb was built without C")

@@ -356,12 +356,12 @@ code is 1 if a file is damaged, else 3 if one cannot be read.`,
 		Args:    takes("FILEs", 1, math.MaxInt)}
 	asJSON, show := jsonFlag(c), bytesFlag(c)
 	c.RunE = func(_ *cobra.Command, arguments []string) error {
-		v := verification{run: r, show: *show}
-		err := v.all(arguments, *asJSON)
-		if err == nil && v.worst != exitGood {
-			err = result(v.worst)
+		v := verification{run: r, show: *show, asJSON: *asJSON}
+		files, err := v.all(arguments)
+		if err != nil {
+			return err
 		}
-		return err
+		return v.end(map[string]any{"files": files})
 	}
 	return c
 }
@@ -379,33 +379,40 @@ type verifiedShown struct {
 type verification struct {
 	*run
 	show   sizes
+	asJSON bool
 	beside bool // a writer may remove files meanwhile, which are left out then
 	worst  int  // exit code
 }
 
-func (v *verification) all(paths []string, asJSON bool) error {
+func (v *verification) all(paths []string) ([]verifiedShown, error) {
 	shown := []verifiedShown{}
 	for _, path := range paths {
 		one, err := v.one(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if one == (verifiedShown{}) {
 			continue
 		}
-		if asJSON {
-			shown = append(shown, one)
-		}
-		if !asJSON && one.Good {
+		shown = append(shown, one)
+		if !v.asJSON && one.Good {
 			_, _ = fmt.Fprintf(v.out, "%s: good, %s, %s, %s\n", status.Plain(path), count(one.Pages, "page"),
 				v.show.within(one.Bytes), count(one.Files, "file"))
 			if err := v.out.Flush(); err != nil { // the next one may take long
-				return err
+				return nil, err
 			}
 		}
 	}
-	if asJSON {
-		encoded(v.out, map[string]any{"files": shown})
+	return shown, nil
+}
+
+// end prints the document, if one is wanted, and gives the exit code.
+func (v *verification) end(document map[string]any) error {
+	if v.asJSON {
+		encoded(v.out, document)
+	}
+	if v.worst != exitGood {
+		return result(v.worst)
 	}
 	return nil
 }
@@ -423,11 +430,16 @@ func (v *verification) one(path string) (verifiedShown, error) {
 	if _, gone := v.FS.Stat(path); v.beside && errors.Is(gone, fs.ErrNotExist) { // before what it rests on
 		return verifiedShown{}, nil
 	}
+	return v.bad(path, err), nil
+}
+
+// bad tells of what is wrong with a file.
+func (v *verification) bad(path string, err error) verifiedShown {
 	v.complain(err)
-	if code := codeOf(err); v.worst != exitBad {
-		v.worst = code
+	if v.worst != exitBad {
+		v.worst = codeOf(err)
 	}
-	return verifiedShown{File: path, Error: status.Of(err).Text}, nil
+	return verifiedShown{File: path, Error: status.Of(err).Text}
 }
 
 func (v *verification) read(path string) (snapshot.Totals, uint64, error) {
@@ -449,6 +461,14 @@ func (v *verification) read(path string) (snapshot.Totals, uint64, error) {
 // output is the flag for the file that is written.
 func output(c *cobra.Command, usage string) *string {
 	return c.Flags().StringP("output", "o", "", usage)
+}
+
+// notOutput is an error where a file that a command writes has the name that means the standard output elsewhere.
+func notOutput(c *cobra.Command, path string) error {
+	if path == "-" {
+		return misused(c, c.CommandPath()+" does not write to the standard output: - is no file to write, ./- is one")
+	}
+	return nil
 }
 
 func (r *run) snapshotExtract() *cobra.Command {
@@ -569,7 +589,10 @@ its own. The file appears whole or not at all; it may replace FILE or one of its
 	out := output(c, "`FILE` to write")
 	show := bytesFlag(c)
 	_ = c.MarkFlagRequired("output")
-	c.RunE = func(_ *cobra.Command, arguments []string) error {
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		if err := notOutput(c, *out); err != nil {
+			return err
+		}
 		bar := r.bar(filepath.Base(arguments[0]))
 		report, err := snapshot.Compact(arguments[0], *out, snapshot.CompactOptions{OpenOptions: snapshot.OpenOptions{FS: r.FS},
 			Replace:  snapshot.ReplaceOptions{Options: file.Options{Durable: true, Done: r.ctx.Done()}},

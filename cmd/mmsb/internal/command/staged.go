@@ -77,6 +77,10 @@ func (s *staging) checkTarget() (mode os.FileMode, err error) {
 	if err == syscall.ENOENT {
 		return 0o777, nil
 	}
+	if err == nil && info.Mode&os.ModeSymlink != 0 { // no directory can take its place
+		return 0, status.Errorf(status.AlreadyExists, "%q is a symbolic link: the target must be missing, or an empty directory",
+			s.target)
+	}
 	var names []string
 	if err == nil {
 		names, err = s.fs.List(s.target)

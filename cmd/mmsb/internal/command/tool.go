@@ -11,6 +11,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -84,13 +86,53 @@ Sizes are shown in powers of 1024 and times in UTC. Page ids are given in decima
 Exit codes: ` + ExitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          commands,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate("mmsb {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c, err.Error()) })
 	root.AddCommand(r.snapshot(), r.journal(), r.store(), r.device(), r.memory(), r.version(), r.completion())
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == helpName { // the default one takes a command that does not exist for the root
+			c.RunE = func(_ *cobra.Command, arguments []string) error { return help(root, arguments) }
+		}
+	}
 	return root
+}
+
+const helpName = "help"
+
+// help shows the help of a command that is below another one.
+func help(c *cobra.Command, path []string) error {
+	found, rest, err := c.Find(path)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return unknown(found, rest[0])
+	}
+	found.InitDefaultHelpFlag()
+	found.InitDefaultVersionFlag()
+	return found.Help()
+}
+
+// unknown is the error for a command that does not exist.
+func unknown(c *cobra.Command, name string) error {
+	how := fmt.Sprintf("unknown command %q for %q", name, c.CommandPath())
+	c.SuggestionsMinimumDistance = 2 // letters that may be wrong
+	if alike := c.SuggestionsFor(name); len(alike) > 0 {
+		how += `; perhaps "` + strings.Join(alike, `" or "`) + `" is meant`
+	}
+	return misused(c, how)
+}
+
+// commands takes no arguments: one that is left over was meant for a command.
+func commands(c *cobra.Command, arguments []string) error {
+	if len(arguments) > 0 {
+		return unknown(c, arguments[0])
+	}
+	return nil
 }
 
 func misused(c *cobra.Command, how string) error {
@@ -108,11 +150,21 @@ func takes(names string, least, most int) cobra.PositionalArgs {
 }
 
 // group is a command that is nothing without another.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short}
+	c.Args = func(c *cobra.Command, arguments []string) error {
+		if len(arguments) > 0 && arguments[0] != helpName {
+			return unknown(c, arguments[0])
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, arguments []string) error {
+		if len(arguments) > 0 {
+			return help(c, arguments[1:])
+		}
 		return misused(c, c.CommandPath()+" needs a command")
-	}}
-	c.AddCommand(commands...)
+	}
+	c.AddCommand(below...)
 	return c
 }
 
@@ -180,7 +232,12 @@ func (r *run) code(err error) int {
 
 // complain prints an error.
 func (r *run) complain(err error) {
-	_, _ = fmt.Fprintf(r.Stderr, "mmsb: %s\n", status.Plain(status.Of(err).Text))
+	own := status.Of(err)
+	more := ""
+	if own.Domain == status.DomainErrno && syscall.Errno(own.Foreign) == syscall.ELOOP {
+		more = "; symbolic links to files are not followed"
+	}
+	_, _ = fmt.Fprintf(r.Stderr, "mmsb: %s%s\n", status.Plain(own.Text), more)
 }
 
 func codeOf(err error) int {

@@ -87,6 +87,9 @@ func (o *Options) openBase(log *journal.Replay, directory string) (*base, error)
 		return o.open(o.Snapshot, directory)
 	}
 	found, err := snapshot.FindBase(o.FS, o.Journal, log, o.Until.Sequence, o.Until.Time, o.Until.Epoch != 0)
+	if status.CodeOf(err) == status.Mismatch && o.Until != (journal.Until{}) { // nothing is wrong, but it begins too late
+		err = status.Errorf(status.NotFound, "%s", status.Of(err).Text)
+	}
 	if err != nil {
 		return nil, err
 	}
