@@ -14,11 +14,11 @@ import (
 func isSame(fs file.FS, one, other string) (bool, error) {
 	x, err := fs.Stat(one + "/.")
 	if err != nil {
-		return false, file.Failed(err, "cannot look at %s", one)
+		return false, file.Failed(err, "cannot inspect %s", one)
 	}
 	y, err := fs.Stat(other + "/.")
 	if err != nil {
-		return false, file.Failed(err, "cannot look at %s", other)
+		return false, file.Failed(err, "cannot inspect %s", other)
 	}
 	return x.Device == y.Device && x.Inode == y.Inode, nil
 }

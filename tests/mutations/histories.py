@@ -10,6 +10,7 @@ BATCHES = "^TestABatchComesBackWholeOrNotAtAll$"
 GONE_ON = "^TestTwoContextsGoOnFromOneJournal$"
 MANY_CHUNKS = "^TestALargePageThatChangedInSoManyChunks$"
 HELD = "^TestAReplayEndsAPageThatItHadGivenAnAddress$"
+OLDER = "^TestWhoGoesOnFromTheOlderOfTwoStatesOfOnePosition$"
 UNWATCHED = "^TestAPageThatIsAlwaysWrittenGoesUnwatched$"
 BASES = "^TestABaseOfAnotherContextAndWritesThroughPointers$"  # of which few histories tell
 
@@ -18,12 +19,17 @@ HISTORIES = Go(
     folders=("core/file", "core/journal", "core/lineage", "core/page", "core/persist", "core/residency", "core/snapshot"),
     package="core/persist",
     mode="^TestRandomHistories$",
-    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, HELD, MANY_CHUNKS, UNWATCHED),
+    sound=("^TestRandomHistories$", BASES, BATCHES, INCREMENT, GONE_ON, HELD, OLDER, MANY_CHUNKS, UNWATCHED),
     mutants=(
         # What a replay leaves as it was.
         Mutant(
             "replayed-end-listed", "a page that a replay has ended is in the list that becomes the context's",
             "replay.destroy", "r.others = true", "",
+        ),
+        Mutant(
+            "older-is-newer", "a journal goes on in the lineage of a newer state of the same position",
+            "state.isOther", "return bases[i].ID != ours", "return bases[i].ID != ours && false",
+            mode=OLDER,
         ),
         Mutant(
             "host-copy-left", "a page that a replay ends leaves the copy that it gave the host to change",

@@ -10,6 +10,8 @@ ROTATES = "^TestASaveLeavesNoRecords$"
 HOT = "^TestHotPages"
 END = "AtTheEnd$|^TestAnEnd|^TestAnIntervalSaves"
 FOLLOWERS = "^TestRandomFollowers$"
+TARGETS = "^TestABackupOfAStoreIntoWhatOthersWrite$"
+MISSING = "^TestAStoreWhoseJournalIsMissing$"
 
 STORES = Go(
     name="stores",
@@ -18,9 +20,30 @@ STORES = Go(
     mode="^TestRandomPrograms$",
     sound=(
         "^TestRandomPrograms$ -programs 40", FULL, NAMES, "^TestReadersChangeNothing$", "^TestOpenUseOpen$", "^TestTheKeeper",
-        "Follower", ROTATES, HOT, END, "^TestABranchOf",
+        "Follower", ROTATES, HOT, END, TARGETS, MISSING, "^TestABranchOf",
     ),
     mutants=(
+        # Where a backup goes, and where a store begins.
+        Mutant(
+            "backup-beside-a-writer", "a backup replaces files that a program has open for writing",
+            "directory.Begin", "if d.held, err = journal.Hold(d.fs, d.path); err != nil {", "if d.held != nil {",
+            mode=TARGETS,
+        ),
+        Mutant(
+            "backup-into-itself", "a store is a backup of itself",
+            "isSame", "return x.Device == y.Device && x.Inode == y.Inode, nil", "return x.Inode == 0 && y.Inode == 0, nil",
+            mode=TARGETS,
+        ),
+        Mutant(
+            "backup-over-others", "a backup replaces records that a program has written into it",
+            "directory.Begin", "return s.hasRecordsOf(older)", "return nil",
+            mode=TARGETS,
+        ),
+        Mutant(
+            "begun-over-snapshots", "a store begins anew beside the snapshots of one whose journal is gone",
+            "CheckBegins", "at >= 0", "at >= len(names)",
+            mode=MISSING,
+        ),
         # What a close saves.
         Mutant(
             "closed-unsaved", "what was written through pointers is lost when a store is closed",
