@@ -415,7 +415,8 @@ func CallReleaseLocked(release, user, memory uintptr, size uint64) {
 
 // EndWaitingTensors ends the exports that wait for it. It may end pages.
 func EndWaitingTensors() {
-	if atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&C.mmsb__tensors_waiting))) != nil {
+	if atomic.LoadPointer((*unsafe.Pointer)(unsafe.Pointer(&C.mmsb__tensors_waiting))) != nil ||
+		atomic.LoadUint32((*uint32)(unsafe.Pointer(&C.mmsb__tensors_ending))) != 0 {
 		C.mmsb__tensors_end_waiting_slow()
 	}
 }

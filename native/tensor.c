@@ -108,6 +108,7 @@ typedef struct mmsb__export {
 
 static uint64_t alive;
 struct mmsb__export *mmsb__tensors_waiting;
+uint32_t mmsb__tensors_ending;
 
 uint64_t mmsb__tensors_alive(void) {
     return __atomic_load_n(&alive, __ATOMIC_RELAXED);
@@ -157,6 +158,7 @@ static void end_soon(export_t *export) {
 void mmsb__tensors_end_waiting_slow(void) {
     if (mmsb__self && mmsb__self->gives_back)
         return;
+    __atomic_add_fetch(&mmsb__tensors_ending, 1, __ATOMIC_SEQ_CST);
     for (int some = 1; some;) { /* what ends may be the last pin of adopted memory that waits for it */
         export_t *export = __atomic_exchange_n(&mmsb__tensors_waiting, NULL, __ATOMIC_ACQUIRE);
         some = 0;
@@ -168,6 +170,10 @@ void mmsb__tensors_end_waiting_slow(void) {
                 wait_for_end(export);
         }
     }
+    __atomic_sub_fetch(&mmsb__tensors_ending, 1, __ATOMIC_RELEASE);
+    /* Not for ever: a thread may be in a consumer's function, which waits for a lock of the program's that this one holds. */
+    for (int tries = 0; tries < DELETER_TRIES && __atomic_load_n(&mmsb__tensors_ending, __ATOMIC_ACQUIRE) != 0; tries++)
+        sched_yield();
 }
 
 /* Any thread may call these, whatever it holds of the program's, and when the program's interpreter is gone. */

@@ -78,10 +78,12 @@ mmsb_status_t mmsb__tensor_from_arrow(struct ArrowDeviceArray *array, struct Arr
 /* Exports whose deleter has run, but whose page another call had, or whose thread was giving adopted memory back and may have
  * held locks. They end with the next call that enters Go or ends a page. */
 extern struct mmsb__export *mmsb__tensors_waiting;
+extern uint32_t mmsb__tensors_ending; /* threads that have taken some of them, which may be those that the caller needs */
 void mmsb__tensors_end_waiting_slow(void);
 
 static inline void mmsb__tensors_end_waiting(void) {
-    if (MMSB__UNLIKELY(__atomic_load_n(&mmsb__tensors_waiting, __ATOMIC_RELAXED) != NULL))
+    if (MMSB__UNLIKELY(__atomic_load_n(&mmsb__tensors_waiting, __ATOMIC_ACQUIRE) != NULL ||
+                       __atomic_load_n(&mmsb__tensors_ending, __ATOMIC_RELAXED) != 0))
         mmsb__tensors_end_waiting_slow();
 }
 
