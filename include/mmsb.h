@@ -366,7 +366,9 @@ MMSB_API void mmsb_context_options_init(mmsb_context_options_t *options);
  * any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_context_options_parse(mmsb_context_options_t *options, const char *text);
 
-/* Creates a context without pages. options may be NULL.
+/* Creates a context without pages. options may be NULL. With its first page it takes 256 KiB for the records of 4096 pages, and
+ * as much for each 4096 more, which no limit counts. Later contexts use them again, and the process keeps them: the handle of a
+ * page that has ended stays known.
  * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_NO_DEVICE (default location without a device), MMSB_E_IO
  * (disk_path is not a writable folder; checked only if it is given), MMSB_E_OUT_OF_MEMORY, MMSB_E_LIMIT (more than 65 535
  * contexts at once). Threads: any. Blocks: no. Since 0.1. */

@@ -6,11 +6,13 @@
 package handle
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"sync"
 	"sync/atomic"
 
+	"libmmsb/core/abi"
 	"libmmsb/core/status"
 )
 
@@ -137,12 +139,24 @@ func (t *Table[T]) All() iter.Seq2[uint64, T] {
 	}
 }
 
+// nameOf is what messages call the objects of a kind.
+func nameOf(kind uint64) string {
+	if kind < uint64(len(names)) && names[kind] != "" {
+		return names[kind]
+	}
+	return fmt.Sprintf("handle of the unknown kind %d", kind)
+}
+
+var names = [...]string{abi.KindPage: "page", abi.KindContext: "context", abi.KindTicket: "ticket", abi.KindSnapshot: "snapshot",
+	abi.KindStream: "stream", abi.KindBlock: "block", abi.KindUse: "use", abi.KindRuntime: "runtime",
+	abi.KindReservation: "reservation", abi.KindCapture: "capture", abi.KindCommands: "command buffer"}
+
 func (t *Table[T]) find(handle uint64) (*slot[T], *entry[T], error) {
 	index, generation := handle&indexMask, handle>>indexBits&generationMask
 	if kind := Kind(handle); handle == 0 {
 		return nil, nil, status.Errorf(status.InvalidHandle, "handle is 0")
 	} else if kind != t.kind {
-		return nil, nil, status.Errorf(status.InvalidHandle, "handle 0x%016x has kind %d, not %d", handle, kind, t.kind)
+		return nil, nil, status.Errorf(status.InvalidHandle, "0x%016x is not a %s, but a %s", handle, nameOf(t.kind), nameOf(kind))
 	}
 	slots := *t.slots.Load()
 	if index == 0 || index >= uint64(len(slots)) {
