@@ -215,9 +215,10 @@ type directory struct {
 	held *journal.Held // nobody writes there meanwhile
 }
 
-// Directory is a target that is a store at every moment, as the state of one of its snapshots or records. Files that never
-// change are linked where both are on one file system, else copied, each whole or not at all. Begin returns Busy where a program
-// has it open for writing, InvalidArgument where it is the store itself, Mismatch where it has gone on by itself.
+// Directory is a target that, once it is a store, is one at every moment, as the state of one of its snapshots or records. Files
+// that never change are linked where both are on one file system, else copied, each whole or not at all. Begin returns Busy
+// where a program has it open for writing, InvalidArgument where it is the store itself, Mismatch where it has gone on by
+// itself.
 func Directory(fs file.FS, path string) Target { return &directory{fs: fs, path: path} }
 
 func (d *directory) Begin(s *Store) error {

@@ -43,7 +43,8 @@ func (r *run) storeBackup() *cobra.Command {
 backup of the same store, which gets what is new and loses what the store no longer has. Records that only a living writer's
 process has (those of the last interval) are not in it. mmsb store pull brings it back.
 
-A directory is a store at every moment, also if backup is interrupted. Files that never change are linked where both are on one
+An older backup in a directory is a store at every moment, also if backup is interrupted; a first one is none before its end, and
+is finished by running backup again. Nobody may write TARGET meanwhile. Files that never change are linked where both are on one
 file system. A file of an older backup that has the right size is not read: where mmsb store verify finds it damaged, remove it,
 and run backup again.
 
