@@ -497,8 +497,8 @@ class page {
         status = mmsb_page_pin(handle_, pinned<T>::mode, &address);
         if (status != MMSB_OK)
             return finish(status, pinned<T>());
-        return finish(MMSB_OK, pinned<T>(handle_, span<T>(static_cast<T *>(address),
-                                                          static_cast<std::size_t>(size() / sizeof(T)))));
+        return finish(MMSB_OK,
+                      pinned<T>(handle_, span<T>(static_cast<T *>(address), static_cast<std::size_t>(size() / sizeof(T)))));
     }
 
     outcome<void> apply(const mmsb_delta_t &delta) const {

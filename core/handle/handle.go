@@ -156,7 +156,8 @@ func (t *Table[T]) find(handle uint64) (*slot[T], *entry[T], error) {
 	if kind := Kind(handle); handle == 0 {
 		return nil, nil, status.Errorf(status.InvalidHandle, "handle is 0")
 	} else if kind != t.kind {
-		return nil, nil, status.Errorf(status.InvalidHandle, "0x%016x is not a %s, but a %s", handle, nameOf(t.kind), nameOf(kind))
+		return nil, nil, status.Errorf(status.InvalidHandle, "0x%016x is not a %s, but a %s", handle, nameOf(t.kind),
+			nameOf(kind))
 	}
 	slots := *t.slots.Load()
 	if index == 0 || index >= uint64(len(slots)) {

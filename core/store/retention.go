@@ -76,7 +76,7 @@ func (p *periods) isNext(begins time.Time, most int) bool {
 // Pruned is what Prune has removed.
 type Pruned struct {
 	Snapshots int
-	Bytes     int64 // by which the snapshots take less space: not what others rest on
+	Bytes     int64 // of their files, each of which stays as long as others rest on it
 }
 
 // Prune removes what no rule keeps: records first, by drop, which removes those up to a position where whole segments have no
@@ -102,14 +102,6 @@ func (s *Store) Prune(r Retention, drop func(upTo uint64) error) (pruned Pruned,
 	} else if err := s.CheckLeads(); err != nil {
 		return pruned, status.More(err, ": nothing is removed")
 	}
-	if !slices.Contains(stays, false) {
-		return pruned, nil
-	}
-	bytes := func() int64 {
-		return bytesOf(s.fs, s.Directory, func(name string) bool { return IsFile(name) && snapshot.IsBase(name) })
-	}
-	before := bytes()
-	defer func() { pruned.Bytes = max(0, before-bytes()) }()
 	for i := range s.Points {
 		p := &s.Points[i]
 		if stays[i] {
@@ -119,6 +111,10 @@ func (s *Store) Prune(r Retention, drop func(upTo uint64) error) (pruned Pruned,
 			return pruned, err
 		}
 		pruned.Snapshots++
+		pruned.Bytes += p.Bytes
+	}
+	if pruned.Snapshots == 0 {
+		return pruned, nil
 	}
 	return pruned, file.SyncDirectory(s.fs, s.Directory)
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 import mmsb
 import pytest
 from conftest import SOURCE
-from mmsb._ffi import find_library
+from mmsb._ffi import find_library, lib
 
 
 def test_the_end_of_the_block_commits(ctx: mmsb.Context) -> None:
@@ -56,10 +56,28 @@ def test_a_rollback_that_a_view_stops(ctx: mmsb.Context) -> None:
         raise KeyError
     with pytest.raises(mmsb.InvalidStateError):
         ctx.create_page(10)
+    with pytest.raises(mmsb.BusyError), ctx.group():
+        pass
     view.release()
     del view
-    ctx._rollback()
-    assert len(ctx.pages()) == 0
+    with ctx.group():
+        assert len(ctx.pages()) == 0
+    assert len(ctx.create_page(10).read()) == 10
+
+
+def test_a_group_of_an_exit_stack(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(10)
+    with pytest.raises(KeyError), contextlib.ExitStack() as stack:
+        stack.enter_context(ctx.group())
+        stack.enter_context(ctx.writing())
+        page.write(0, b"undone")
+        raise KeyError
+    assert page.read() == bytes(10)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ctx.group())
+        page.write(0, b"stays")
+    assert page.read(0, 5) == b"stays"
+    assert lib.mmsb_writing_check(ctx.handle) == 0
 
 
 def test_other_threads_are_busy(ctx: mmsb.Context) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from conftest import PATIENCE, SOURCE, RunPython
 from mmsb import _lease, ticket
-from mmsb._ffi import find_library
+from mmsb._ffi import check, find_library, lib
 
 T = TypeVar("T")
 
@@ -699,6 +699,80 @@ def test_an_exception_between_any_two_steps(ctx: mmsb.Context, tmp_path: Path, c
     store.close()
 
 
+def test_no_group_stays_open_behind_an_exception_between_any_two_steps(ctx: mmsb.Context) -> None:
+    """All or nothing of it is there, and the next one begins, also while the exception keeps the frames."""
+    page = ctx.create_page(4)
+
+    def change() -> None:
+        try:
+            with ctx.group():
+                page.write(0, b"new!")
+        except KeyboardInterrupt:
+            with ctx.group():
+                assert page.read() in (b"old!", b"new!")
+            raise
+
+    for steps in itertools.count(1):
+        page.write(0, b"old!")
+        ended, _ = interrupted(steps, change)
+        if ended:
+            break
+        with ctx.group():
+            page.write(0, b"next")
+        assert page.read() == b"next"
+    assert page.read() == b"new!"
+    assert steps > 20
+
+
+def test_each_writing_section_ends_once_behind_an_exception_between_any_two_steps(ctx: mmsb.Context) -> None:
+    def write() -> None:
+        try:
+            with ctx.writing():
+                pass
+        except KeyboardInterrupt:
+            one_is_open()
+            raise
+
+    def one_is_open() -> None:
+        with pytest.raises(mmsb.InvalidStateError, match="has 1 sections"):
+            check(lib.mmsb_writing_check(ctx.handle))
+
+    with ctx.writing():
+        for steps in itertools.count(1):
+            ended, _ = interrupted(steps, write)
+            one_is_open()
+            if ended:
+                break
+    assert steps > 20
+    ctx.save_bytes(raw_writes="wait")
+
+
+LOST = """
+import random, signal, sys
+import mmsb
+
+lost = []
+sys.unraisablehook = lost.append
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+random.seed(1)
+with mmsb.Context() as context:
+    page = context.create_page(64)
+    for turn in range(400):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(2e-5, 2e-4))
+            for _ in range(100_000):
+                page.write(0, b"bytes")
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+print(lost)
+"""
+
+
+def test_no_control_c_is_lost_while_bytes_are_written(run_python: RunPython) -> None:
+    found = run_python(LOST)
+    assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
 def interrupted(steps: int, call: Callable[[], T]) -> tuple[bool, T | None]:
     """Calls, with an exception at the numbered place where a signal's handler may raise one. Whether the call has fewer, and
     its result."""
@@ -710,6 +784,8 @@ def interrupted(steps: int, call: Callable[[], T]) -> tuple[bool, T | None]:
         if not frame.f_code.co_filename.startswith((package, weakref.__file__)):
             return None
         frame.f_trace_opcodes = True
+        if event == "return":
+            before.pop(frame, None)  # it would keep what it has had
         if event != "opcode":
             return step
         last, now = before.get(frame, "RESUME"), dis.opname[frame.f_code.co_code[frame.f_lasti]]

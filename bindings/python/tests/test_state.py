@@ -11,9 +11,9 @@ import os
 import random
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional, Union
 
 import ml_dtypes
 import mmsb
@@ -230,6 +230,25 @@ def test_one_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
     assert not whole[:-100].any() and whole[-100:].all()
 
 
+def test_an_object_under_two_names_is_saved_once(tmp_path: Path) -> None:
+    """Also one that is copied."""
+    gaps, empty = np.arange(1000)[::2], np.zeros((0, 3))
+    tree: dict[str, Any] = {"gaps": gaps, "again": [gaps], "empty": empty, "none": empty, "equal": np.arange(1000)[::2]}
+    back = round_trip(tmp_path / "a", tree)
+    assert back["gaps"] is back["again"][0] and back["empty"] is back["none"] and back["gaps"] is not back["equal"]
+    assert len({one.page_id for one in state.arrays(tmp_path / "a").values()}) == 3
+    gaps[5] = -1
+    state.save(tmp_path / "b", tree, base=tmp_path / "a")
+    same(state.load(tmp_path / "b"), tree)
+    with state.track(tree) as tracker:
+        tracker.save(tmp_path / "c")
+        gaps[7] = -1
+        tree["again"].append(gaps)
+        tracker.save(tmp_path / "d", tmp_path / "c")
+    same(state.load(tmp_path / "d"), tree)
+    assert len({one.page_id for one in state.arrays(tmp_path / "d").values()}) == 3
+
+
 def test_types_that_numpy_does_not_have(tmp_path: Path, run_python: RunPython) -> None:
     kinds = ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "int4"]
     tree = {kind: np.array([1, 2, 1]).astype(getattr(ml_dtypes, kind)) for kind in kinds}
@@ -253,6 +272,26 @@ else:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_fields_that_are_renamed(tmp_path: Path) -> None:
+    """NumPy renames them in the type, which the array still has, and so has an array inside it."""
+    array = np.zeros(3, [("a", "f4"), ("b", [("c", "i2")])])
+    tree = {"array": array, "twice": array}
+    with state.track(tree) as tracker:
+        tracker.save(tmp_path / "a")
+        array.dtype.names = ("x", "y")
+        tracker.save(tmp_path / "b", tmp_path / "a")
+        first = state.load(tmp_path / "b")["array"]
+        array.dtype["y"].names = ("z",)
+        tracker.save(tmp_path / "c", tmp_path / "b")
+    assert first.dtype.names == ("x", "y")
+    same(state.load(tmp_path / "c"), tree)
+    state.save(tmp_path / "d", tree)
+    back = state.load(tmp_path / "d")["array"]
+    same(back, array)
+    back.dtype.names = ("mine", "only")
+    same(state.load(tmp_path / "d")["array"], array)
+
+
 def test_what_cannot_be_saved_is_named_at_once(tmp_path: Path) -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
@@ -263,6 +302,7 @@ def test_what_cannot_be_saved_is_named_at_once(tmp_path: Path) -> None:
         "objects": np.array([{}], dtype=object),
         "inside": np.zeros(1, [("a", "O")]),
         "mask": np.ma.masked_equal([1], 1),  # type: ignore[no-untyped-call]
+        "title": np.zeros(1, [(("a title", "a"), "f4")]),
         "set": {1},
         "kept": 7,
         "call": [len],
@@ -270,12 +310,13 @@ def test_what_cannot_be_saved_is_named_at_once(tmp_path: Path) -> None:
         "deep": deep,
         (1, 2): 0,
     }
-    with pytest.raises(mmsb.UnsupportedError, match="8 of the tree's values") as caught:
+    with pytest.raises(mmsb.UnsupportedError, match="9 of the tree's values") as caught:
         state.save(tmp_path / "a", tree)
     for text in (
         "objects: object has no bytes",
         "inside: ",
         "mask: the array has a mask",
+        "title: field 'a' has the title 'a title'",
         "set: a set is no",
         "call/0: a builtin",
     ):
@@ -343,6 +384,57 @@ def test_types_come_back_by_likeness(tmp_path: Path) -> None:
         state.load(tmp_path / "a", like=like, lazy=True)
     made = state.load(tmp_path / "a", convert=lambda array: array.tolist())
     assert made["fixed"]["layers"][0]["bias"] == [0, 0]
+
+
+MaybeLayer = Optional[Layer]
+Either = Union[int, Layer, Fixed]
+
+
+@dataclasses.dataclass
+class Kinds:
+    maybe: MaybeLayer
+    no: MaybeLayer
+    either: Either
+    number: Either
+    many: tuple[Layer, ...]
+    fixed: tuple[Layer, int, Layer]
+    every: Sequence[Layer]
+    turned: list[Layer]
+    named: dict[str, list[Layer]]
+    untyped: list  # type: ignore[type-arg]
+    total: float = dataclasses.field(default=0.0, init=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    layer: Layer = dataclasses.field(init=False)
+    count: int = 0
+
+
+def test_fields_of_types_with_parameters(tmp_path: Path) -> None:
+    def layer() -> Layer:
+        return Layer(np.ones(3), np.zeros(2), "a")
+
+    fixed = Fixed(7, [layer()])
+    many, mixed, named = (layer(), layer()), (layer(), 2, layer()), {"k": [layer()]}
+    kinds = Kinds(layer(), None, fixed, 5, many, mixed, (layer(),), [layer()], named, [1])
+    kinds.total = 9.5
+    state.save(tmp_path / "a", kinds)
+    back = state.load(tmp_path / "a", like=Kinds)
+    same(back, kinds)
+    found = [back.maybe, *back.many, back.fixed[0], back.fixed[2], *back.every, *back.turned, *back.named["k"]]
+    assert {type(one) for one in (*found, *back.either.layers)} == {Layer}
+    assert type(back.either) is Fixed and type(back.every) is tuple and back.total == 9.5
+    counted = Counted(3)
+    object.__setattr__(counted, "layer", layer())
+    state.save(tmp_path / "b", counted)
+    back = state.load(tmp_path / "b", like=Optional[Counted])
+    same(back, counted)
+    assert isinstance(back, Counted) and type(back.layer) is Layer
+    if sys.version_info >= (3, 10):
+        same(state.load(tmp_path / "b", like=Counted | None), counted)
+    with pytest.raises(mmsb.InvalidArgumentError, match="Fixed is not what the file has"):
+        state.load(tmp_path / "b", like=Optional[Fixed])
 
 
 # ------------------------------------------------------------------------------------------------------ filling trees
@@ -545,6 +637,34 @@ def test_no_two_keys_have_the_same_name(tmp_path: Path) -> None:
     assert state.load(tmp_path / "a", ["0", "~s0", "~0s0"]) == {"0": None, "~s0": None, "~0s0": None}
 
 
+def test_keys_with_one_name_are_refused(tmp_path: Path) -> None:
+    tree = {"a": {math.nan: np.zeros(2), float("nan"): np.ones(2)}}
+    with pytest.raises(mmsb.UnsupportedError, match=r"1 of the .* a: two of its keys have the name '~fnan'"):
+        state.save(tmp_path / "a", tree)
+    assert not list(tmp_path.iterdir())
+    del tree["a"][next(iter(tree["a"]))]
+    state.save(tmp_path / "a", tree)
+    assert [array.tolist() for array in state.load(tmp_path / "a")["a"].values()] == [[1, 1]]
+
+
+@pytest.mark.parametrize("text", ["", "ab\0", "\0", "\ud800", "é", b"", b"key\0", b"\0", b"\xff"])
+def test_texts_of_numpy_come_back(tmp_path: Path, text: Any) -> None:
+    """All of their characters: NumPy's arrays and comparisons leave zeros at the end out."""
+    kind: Any = np.str_ if isinstance(text, str) else np.bytes_
+    plain: Any = str.__str__ if isinstance(text, str) else bytes
+    state.save(tmp_path / "a", {"scalar": kind(text), "keys": {kind(text): 1, kind(text + text[-1:]): 2}})
+    back = state.load(tmp_path / "a")
+    assert type(back["scalar"]) is kind and plain(back["scalar"]) == text
+    assert [plain(key) for key in back["keys"]] == ([text, text + text[-1:]] if text else [text])
+    state.load_into(tmp_path / "a", filled := {"scalar": kind("" if kind is np.str_ else b"")}, strict=False)
+    assert plain(filled["scalar"]) == text
+
+
+@pytest.mark.parametrize("document", [b'{"scalar": ["<U0", "00000000"]}', b'{"scalar": ["|S0", "00"]}'])
+def test_an_empty_text_of_an_earlier_release_is_read(document: bytes) -> None:
+    assert len(trees.read(document)) == 0
+
+
 # --------------------------------------------------------------------------------------------- tensors and modules
 
 
@@ -642,6 +762,33 @@ def test_tensors_modules_and_optimizers(tmp_path: Path, monkeypatch: pytest.Monk
         module.half.array[0, 0] = 2.5
         tracker.save(tmp_path / "b")
     assert state.load(tmp_path / "b", "model/half")[0, 0] == 2.5
+
+
+class Averager:
+    """Its state_dict() gives copies, as many do."""
+
+    def __init__(self) -> None:
+        self.mean, self.count = np.zeros(3), 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean.copy(), "parts": (self.mean[::2], self.count)}
+
+    def load_state_dict(self, found: dict[str, Any]) -> None:
+        self.mean, self.count = found["mean"], found["parts"][1]
+
+
+def test_what_state_dict_gives_comes_back_with_the_arrays(tmp_path: Path) -> None:
+    saved_one = Averager()
+    saved_one.load_state_dict({"mean": np.arange(3.0), "parts": (None, 7)})
+    state.save(tmp_path / "a", {"one": saved_one, "more": [saved_one]})
+    tree: dict[str, Any] = {"one": Averager(), "more": [Averager()]}
+    assert state.load_into(tmp_path / "a", tree) is tree
+    with state.track({"one": Averager(), "more": [Averager()]}) as tracker:
+        tracked = tracker.load(tmp_path / "a")
+        tracker.save(tmp_path / "b", base=tmp_path / "a")
+    for one in (tree["one"], tree["more"][0], tracked["one"], tracked["more"][0]):
+        assert one.mean.tolist() == [0, 1, 2] and one.count == 7
+    same(state.load(tmp_path / "b"), state.load(tmp_path / "a"))
 
 
 def test_tensors_of_a_device_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,25 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, export: Call
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "there"]
 
 
+def test_members_that_are_no_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "array.npy", np.arange(3))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("folder/", "")
+        archive.write(tmp_path / "array.npy", "folder/inside.npy")
+        archive.writestr("readme.txt", b"a text")
+        archive.writestr("empty", b"")
+    state.import_npz(tmp_path / "a.npz", tmp_path / "a")
+    with np.load(tmp_path / "a.npz") as found:
+        same(state.load(tmp_path / "a"), {name: found[name] for name in ("folder/inside", "readme.txt", "empty")})
+
+
+def test_names_without_utf8_are_refused(tmp_path: Path) -> None:
+    state.save(tmp_path / "a", {"\ud800": np.ones(1), "b": np.ones(1), "__metadata__": {"\udfff": "c", "d": "\udc00"}})
+    with pytest.raises(mmsb.UnsupportedError, match=r"for 3 values: '\\ud800' has no UTF-8; '\\udfff' has .*; '\\udc00' has"):
+        state.export_safetensors(tmp_path / "a", tmp_path / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_npz_that_lies(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:

@@ -72,15 +72,16 @@ class Buffer:
     __slots__ = ("_view", "address", "length")
 
     def __init__(self, source: BytesLike, writable: bool = False) -> None:
-        self._view = view = _PyBuffer()
-        _get_buffer(source, view, _FORMAT_AND_SHAPE | (_WRITABLE if writable else 0))
-        refuse_objects(view.format)
-        self.length: int = view.len
-        # An empty buffer may have any address; the library gets one that is aligned for every type.
-        self.address: int = view.buf if self.length else _NOWHERE
-
-    def __del__(self, release: Callable[..., Any] = _release_buffer) -> None:
-        release(self._view)
+        self._view = view_of(source)  # it ends without Python: an exception of a signal's handler is lost in a __del__()
+        found = _PyBuffer()
+        try:
+            _get_buffer(self._view, found, _FORMAT_AND_SHAPE | (_WRITABLE if writable else 0))
+            refuse_objects(found.format)
+            self.length: int = found.len
+            # An empty buffer may have any address; the library gets one that is aligned for every type.
+            self.address: int = found.buf if self.length else _NOWHERE
+        finally:
+            _release_buffer(found)
 
 
 def refuse_objects(code: bytes | None) -> None:

@@ -63,18 +63,34 @@ class Holder:
     __slots__ = ("__weakref__",)
 
 
-class _Watch(weakref.ref[Holder]):
+class Watch(weakref.ref[Any]):
     """A weak reference that functions of C can be called with, when what it refers to is gone."""
 
-    __slots__ = ("unpins",)
+    __slots__ = ("calls",)
     _as_parameter_ = 0
-    unpins: _Watch
+    calls: Watch
 
 
-# A signal's handler may raise an exception between any two steps of Python, also in a function that is called because an object
-# is gone, where the exception is lost and the rest is not done. So pins end without Python: the weak reference calls the
-# library's function, with one argument more than it takes.
-_watches: set[_Watch] = set()
+_watches: set[Watch] = set()
+
+
+def when_gone(thing: object, then: Callable[..., object], *arguments: Any) -> Watch:
+    """Calls a function of the library when thing is gone.
+
+    A signal's handler may raise an exception between any two steps of Python, also in a function that is called because an object
+    is gone, where the exception is lost and the rest is not done. So pins, groups and writing sections end without Python: the
+    weak reference calls the library's function, with one argument more than it takes.
+    """
+    watch = Watch(thing, _watches.discard)
+    _watches.add(watch)
+    # The newest reference is called first, and kept until this one is.
+    watch.calls = Watch(thing, partial(then, *arguments))
+    return watch
+
+
+def never_mind(watch: Watch) -> None:
+    """Ends when_gone(): nothing is called."""
+    _watches.discard(watch)
 
 
 class Pins:
@@ -88,11 +104,30 @@ class Pins:
             holder = Holder()
             if _held:
                 when_dropped(holder, drop_released)
-            watch = _Watch(holder, _watches.discard)
-            _watches.add(watch)
-            # The newest reference is called first, and kept until this one is.
-            watch.unpins = _Watch(holder, partial(lib.mmsb_page_unpin_many, ctypes.byref(pages, 8 * i), self.taken, mode, None))
+            when_gone(holder, lib.mmsb_page_unpin_many, ctypes.byref(pages, 8 * i), self.taken, mode, None)
             self.holders.append(holder)
+
+
+class Block(partial[None]):
+    """A group or a writing section of a with statement: the function that ends it, and what it gets before what __exit__ gets.
+
+    A signal's handler may raise an exception where that function begins, and the statement does not call it again. So __exit__ is
+    a function of C, and no frame of Python has this object: it is gone with the statement, and when_gone() ends what is open.
+    """
+
+    __exit__ = partial.__call__
+
+
+def note(handle: ctypes.c_uint64, value: int, call: Callable[..., int], *arguments: object) -> int:
+    """Calls a function of the library, and gives its status. If it succeeds, handle gets the value, also where a signal's handler
+    raises an exception then: it does so behind extend(), which has the status."""
+    status: list[int] = []
+    try:
+        status.extend(map(call, *zip(arguments)))
+    finally:  # nothing comes between the steps of a clause without calls
+        if status == [_abi.OK]:
+            handle.value = value
+    return status[0]
 
 
 def free_memory(address: int) -> None:

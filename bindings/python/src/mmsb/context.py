@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import threading
 import time
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, SupportsIndex, TypeVar, Union, cast
@@ -43,7 +44,22 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import as_record, check, failure, lib, listed, name_of, number_from, sized, sync_of, value_of
-from ._lease import Lot, Pins, drop_released, end, hold, let_go, release_adopted, view_held, when_dropped
+from ._lease import (
+    Block,
+    Lot,
+    Pins,
+    Watch,
+    drop_released,
+    end,
+    hold,
+    let_go,
+    never_mind,
+    note,
+    release_adopted,
+    view_held,
+    when_dropped,
+    when_gone,
+)
 from ._object import Closable
 from ._tensor import TO_READ, TO_WRITE, Lender, Lent, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
@@ -220,6 +236,7 @@ class Context(Closable):
 
     def _own(self, handle: int) -> None:
         self._handle = handle
+        self._thread = _Thread()
         self._finalizer = when_dropped(self, _close, handle)
         self.load = _load_into  # type: ignore[method-assign]
 
@@ -957,28 +974,14 @@ class Context(Closable):
             self._check(lib.mmsb_writing_check(self.handle))
         return self._run(work, timeout, tries=not waits)  # the blocking form would wait for writers, also with timeout 0
 
-    @contextmanager
-    def writing(self, timeout: float | None = None) -> Iterator[None]:
+    def writing(self, timeout: float | None = None) -> AbstractContextManager[None]:
         """A with block in which the thread writes into adopted memory, or to addresses.
 
         A save with raw_writes="wait" has all of these writes or none of them, as it has those into a writable view that lives as
         long as they take. Any number of threads can be in such a block; a save lets new ones wait for a moment. timeout, in
         seconds, bounds that.
         """
-        limit = nanoseconds(timeout)
-        start = time.monotonic_ns()
-        while True:
-            left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
-            status = lib.mmsb_writing_begin(self.handle, min(left, SLICE_NS))
-            if status != _abi.E_TIMEOUT or left <= SLICE_NS:
-                break
-        self._check(status)
-        handle = self._handle
-        try:
-            yield
-        finally:
-            if not self.closed:  # with the context its sections end
-                check(lib.mmsb_writing_end(handle))
+        return _Writing(_end_writing, self, ctypes.c_uint64(), nanoseconds(timeout))
 
     def save_stats(self) -> SaveStats:
         """Counters of the context's saves."""
@@ -1179,8 +1182,7 @@ class Context(Closable):
             check=self._check,
         )
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
+    def group(self) -> AbstractContextManager[None]:
         """Makes all that this thread changes in this context within the block one change.
 
             with context.group():
@@ -1188,22 +1190,12 @@ class Context(Closable):
                 accounts[1].write(0, credit)
 
         The end of the block commits the changes: after a crash the journal gives all of them back or none, and they cost one
-        wait for the disk. An exception undoes them and goes on; pages that the block created are stale then. Until the end,
-        other threads that would change the same pages get BusyError. Bytes that are written through views are not part of it.
-        Coroutines that run on this thread within the block are.
+        wait for the disk. An exception undoes them and goes on; pages that the block created are stale then. Where a view stops
+        that, BusyError says so, and the thread's next group() undoes them first. Until the end, other threads that would change
+        the same pages get BusyError. Bytes that are written through views are not part of it. Coroutines that run on this thread
+        within the block are.
         """
-        self._check(lib.mmsb_group_begin(self.handle))
-        try:
-            yield
-        except BaseException:
-            self._rollback()
-            raise
-        try:
-            self._check(lib.mmsb_group_commit(self.handle))
-        except BaseException:
-            self._rollback()
-            raise
-        drop_released()
+        return _Group(_end_group, self, ctypes.c_uint64())
 
     def _rollback(self) -> None:
         """Undoes the group, unless the end of its context or a commit that only the disk has failed has ended it."""
@@ -1211,6 +1203,7 @@ class Context(Closable):
         drop_released()
         if status not in (_abi.E_STALE_HANDLE, _abi.E_INVALID_STATE):
             self._check(status)
+        self._thread.ended()
 
     # ------------------------------------------------------------------------------------------------- resources
 
@@ -1340,6 +1333,67 @@ class Context(Closable):
         if pages:
             pages[0]._note_location(location or self._default_location)
         return pages
+
+
+class _Thread(threading.local):
+    """What a context knows of a thread: the block of the group that it has begun and not ended."""
+
+    group: Watch | None = None
+
+    def ended(self) -> None:
+        """It has ended."""
+        if self.group is not None:
+            never_mind(self.group)
+            self.group = None
+
+
+class _Group(Block):
+    """Block of Context.group()."""
+
+    def __enter__(self) -> None:
+        context, handle = self.args
+        watch = when_gone(self, lib.mmsb_group_rollback, handle)
+        del self  # an exception keeps this frame
+        left = context._thread.group
+        if left is not None and left() is None:  # its block is over, and it could not be undone
+            context._rollback()
+        context._check(note(handle, context.handle, lib.mmsb_group_begin, context.handle))
+        context._thread.group = watch
+
+
+def _end_group(context: Context, handle: ctypes.c_uint64, kind: type[BaseException] | None, *_error: object) -> None:
+    if kind is not None:
+        context._rollback()
+        return
+    try:
+        context._check(lib.mmsb_group_commit(handle))
+    except MMSBError:
+        context._rollback()
+        raise
+    context._thread.ended()
+    drop_released()
+
+
+class _Writing(Block):
+    """Block of Context.writing()."""
+
+    def __enter__(self) -> None:
+        context, handle, limit = self.args
+        when_gone(self, lib.mmsb_writing_end, handle)
+        del self  # an exception keeps this frame
+        start = time.monotonic_ns()
+        while True:
+            left = max(limit - (time.monotonic_ns() - start), 1) if limit else 0
+            status = note(handle, context.handle, lib.mmsb_writing_begin, context.handle, min(left, SLICE_NS))
+            if status != _abi.E_TIMEOUT or left <= SLICE_NS:
+                break
+        context._check(status)
+
+
+def _end_writing(context: Context, handle: ctypes.c_uint64, _limit: int, *_error: object) -> None:
+    status = note(handle, 0, lib.mmsb_writing_end, handle)
+    if not context.closed:  # with the context its sections end
+        check(status)
 
 
 #: Contexts that may have simulated devices of their own, by handle.

@@ -294,7 +294,7 @@ bytes the files of the store are less: a removed snapshot on which another one r
 		if err != nil {
 			return err
 		}
-		bytes := journalBytes(s)
+		bytes := s.SnapshotBytes() + journalBytes(s)
 		pruned, err := s.Prune(rules, held.Drop)
 		if err != nil {
 			return err
@@ -303,7 +303,7 @@ bytes the files of the store are less: a removed snapshot on which another one r
 		if err != nil {
 			return err
 		}
-		bytes += pruned.Bytes - journalBytes(after)
+		bytes = max(0, bytes-after.SnapshotBytes()-journalBytes(after))
 		if *asJSON {
 			encoded(r.out, prunedShown{arguments[0], pruned.Snapshots, bytes})
 			return nil

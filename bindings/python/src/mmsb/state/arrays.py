@@ -37,13 +37,19 @@ _MOST = 2**63 - 1
 # --------------------------------------------------------------------------------------------------------------- types
 
 
-@lru_cache(maxsize=1024)  # NumPy takes microseconds to name a type
 def type_name(dtype: np.dtype[Any]) -> str:
     """The name of a type: "float32", NumPy's "<M8[ns]", or JSON of the fields of a structured one."""
+    if dtype.names is None:
+        return _plain_name(dtype)
+    if dtype.hasobject:
+        raise UnsupportedError(f"{dtype} has no bytes that could be saved: nothing is pickled")
+    return json.dumps(_fields(dtype))  # each time anew: a program may rename the fields of a type that is in use
+
+
+@lru_cache(maxsize=1024)  # NumPy takes microseconds to name a type
+def _plain_name(dtype: np.dtype[Any]) -> str:
     if dtype.hasobject or dtype.kind not in "biufcmMSUV":
         raise UnsupportedError(f"{dtype} has no bytes that could be saved: nothing is pickled")
-    if dtype.names is not None:
-        return json.dumps(_fields(dtype))
     if dtype.name in ML_TYPES and dtype.isnative:
         return dtype.name
     item = _NAMED.get(dtype.name)
@@ -58,15 +64,25 @@ def _fields(dtype: np.dtype[Any]) -> dict[str, Any]:
     rows = []
     assert dtype.names is not None and dtype.fields is not None
     for name in dtype.names:
-        item, offset = dtype.fields[name][:2]
+        item, offset, *title = dtype.fields[name]
+        if title:
+            raise UnsupportedError(f"field {name!r} has the title {title[0]!r}, which cannot be saved")
         base, shape = item.subdtype or (item, ())
         rows.append([name, _fields(base) if base.names is not None else type_name(base), list(shape), offset])
     return {"fields": rows, "bytes": dtype.itemsize}
 
 
-@lru_cache(maxsize=1024)
 def type_of(name: str) -> np.dtype[Any]:
     """NumPy's type of a name. UnsupportedError: it needs ml_dtypes, which is not there; CorruptError: there is no such type."""
+    if not name.startswith("{"):
+        return _plain_type(name)
+    with suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError):
+        return _structured(json.loads(name))  # each time anew, as type_name()
+    raise CorruptError(f"{name[:200]!r} is not the name of a type")
+
+
+@lru_cache(maxsize=1024)
+def _plain_type(name: str) -> np.dtype[Any]:
     if name in ML_TYPES:
         try:
             ml_dtypes = importlib.import_module("ml_dtypes")
@@ -76,13 +92,9 @@ def type_of(name: str) -> np.dtype[Any]:
             raise UnsupportedError(f"ml_dtypes {ml_dtypes.__version__} has no {name}")
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found
-    try:
+    with suppress(ValueError, TypeError, OverflowError, MemoryError):
         if name in _NAMED or _TYPESTR.fullmatch(name):
             return np.dtype(name)
-        if name.startswith("{"):
-            return _structured(json.loads(name))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError):
-        pass
     raise CorruptError(f"{name[:200]!r} is not the name of a type")
 
 
@@ -259,7 +271,8 @@ def mark_of(thing: Any) -> Mark | None:
     kind: Any = type(thing)
     try:
         readers = readers_of(kind)
-        return None if readers is None else tuple([read(thing) for read in readers])
+        # A structured type is the same, and has other names, when a program has renamed its fields.
+        return None if readers is None or (kind is np.ndarray and thing.dtype.names) else tuple([read(thing) for read in readers])
     except Exception:  # a tensor without memory of its own
         return None
 

@@ -54,8 +54,9 @@ def save(
       another process replaces it meanwhile. track() knows without reading
     - compression, durable, timeout: as for Context.save()
 
-    Arrays whose items lie one behind the other, in host memory or on a GPU, are written from there; others are copied first. Two
-    names of the same memory are saved once. UnsupportedError names all values that cannot be saved: nothing is pickled.
+    Arrays whose items lie one behind the other, in host memory or on a GPU, are written from there; two names of the same memory
+    are saved once. Others are copied first; two names of the same object are saved once. UnsupportedError names all values that
+    cannot be saved: nothing is pickled.
     """
     save_parts(path, take_apart(tree), base, compression, durable, timeout)
 
@@ -145,7 +146,8 @@ def load(
       give a dict from each to that. Only the pages of these are read. NotFoundError has all names that are missing
     - lazy: arrays are StoredArray, which read their bytes when they are needed
     - like: a tree with the same names gives the types: its dataclasses and tuples, tensors as PyTorch's and JAX's where it has
-      them. MismatchError has all names, types and shapes that differ. Or a type, as a dataclass or dict[str, Layer]
+      them. MismatchError has all names, types and shapes that differ. Or a type, as a dataclass or dict[str, Layer]; of a
+      union, as Layer | None, the first that fits
     - convert: called with each array, gives what stands in the tree instead (torch.from_numpy, jax.numpy.asarray)
     - timeout: seconds; then TimeoutError
 
@@ -360,7 +362,8 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
             continue
         with page.pin() as memory:
             held[name].fill(memory, stored.layout(leaf))
-    tree = trees.fill(tree, {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)})
+    scalars = {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)}
+    tree = trees.fill(tree, scalars, parts.states)
     pages.took(direct, stored)
     return tree
 

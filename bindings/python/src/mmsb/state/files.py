@@ -23,6 +23,7 @@ from .pages import StoredArray
 from .tree import is_scalar
 
 npy: Any = np.lib.format
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # ---------------------------------------------------------------------------------------------------------- safetensors
 
@@ -159,6 +160,9 @@ def export_safetensors(path: AnyPath, target: AnyPath, names: Names | None = Non
     refused += [f"{name!r} is a name of the format" for name in stored if name == _METADATA]
     if texts is not None and not (isinstance(texts, dict) and all(isinstance(x, str) for row in texts.items() for x in row)):
         refused.append(f"{_METADATA} is not a dict of texts")
+    else:
+        said = [*stored, *(text for row in (texts or {}).items() for text in row)]
+        refused += [f"{text[:200]!r} has no UTF-8" for text in said if _SURROGATE.search(text)]
     if refused:
         raise UnsupportedError(f"safetensors has no place for {len(refused)} values: {'; '.join(refused)}")
     order = sorted(stored, key=lambda name: (-item_bytes(stored[name].type_name), name))
@@ -187,17 +191,25 @@ def import_npz(
 ) -> None:
     """Makes a checkpoint of a .npz file of NumPy: a dict of its arrays. Nothing is unpickled: arrays of objects are refused.
 
-    All arrays are in memory meanwhile. CorruptError: the file is damaged. The options are those of save().
+    A member that is no array becomes bytes, as numpy.load() gives it; a folder of the archive is left out. All arrays are in
+    memory meanwhile. CorruptError: the file is damaged. The options are those of save().
     """
     shown = os.fsdecode(source)
     found: dict[str, Any] = {}
     try:
         with zipfile.ZipFile(os.fsdecode(source)) as archive:
             for entry in archive.infolist():
+                if entry.is_dir():
+                    continue
                 name = re.sub(r"\.npy$", "", entry.filename)
                 if name in found:
                     raise CorruptError(f"{shown} has the name {name!r} twice")
                 with archive.open(entry) as file:
+                    begin = file.read(len(npy.MAGIC_PREFIX))
+                    if name == entry.filename and begin != npy.MAGIC_PREFIX:
+                        found[name] = begin + file.read()
+                        continue
+                    file.seek(0)
                     found[name] = npy.read_array(file, allow_pickle=False)
     except (OSError, MMSBError):
         raise

@@ -35,6 +35,12 @@ def is_stateful(thing: Any) -> bool:
     return callable(getattr(type(thing), "state_dict", None))
 
 
+def state_of(thing: Any) -> Any:
+    """What stands for something: what its state_dict() gives, or itself."""
+    plain = isinstance(thing, (Mapping, list, tuple)) or is_record(thing) or not is_stateful(thing)
+    return thing if plain else thing.state_dict()
+
+
 def children(thing: Any) -> tuple[str, Sequence[Any], Sequence[Any]] | None:
     """The kind of a container, its keys, and what it has under them; None where it is no container."""
     if isinstance(thing, Mapping):
@@ -47,9 +53,8 @@ def children(thing: Any) -> tuple[str, Sequence[Any], Sequence[Any]] | None:
     if is_record(thing):
         keys = tuple([field.name for field in dataclasses.fields(thing)])
         return "record", keys, tuple([getattr(thing, key) for key in keys])
-    if is_stateful(thing):
-        return children(thing.state_dict())
-    return None
+    state = state_of(thing)
+    return None if state is thing else children(state)
 
 
 @lru_cache(maxsize=256)

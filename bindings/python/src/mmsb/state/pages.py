@@ -124,8 +124,9 @@ class TreePages:
             self._bound = {}
             self._keep(set())
         found: dict[Key, tuple[Held, list[str]]] = {}  # a key takes long to hash: each is looked up as seldom as can be
+        first: dict[int, str] = {}  # the name of a copy, also where the tree has it again
         for name, held in parts.arrays.items():
-            key = key_of(name, held)
+            key = key_of(first.setdefault(id(held), name), held)
             known = found.get(key)
             if known is None:
                 found[key] = (held, [name])

@@ -8,7 +8,9 @@ import json
 import math
 import re
 import struct
+import types
 import typing
+from collections import abc
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,7 +20,7 @@ import numpy as np
 
 from .._errors import CorruptError, InvalidArgumentError, MMSBError, UnsupportedError
 from .arrays import Held, Mark, hold, is_array, mark_of, type_name, type_of
-from .outline import DEPTH, Marks, Outline, children, is_named_tuple, is_record, is_stateful, never_changes
+from .outline import DEPTH, Marks, Outline, children, is_named_tuple, is_record, is_stateful, never_changes, state_of
 
 _EXACT = 2**53
 _ESCAPED = re.compile("[~/\ud800-\udfff]")
@@ -43,6 +45,7 @@ class Parts(NamedTuple):
     - known: arrays that need not be held anew when the tree is taken apart again, while somebody keeps their memory
     - outline, marks: of the tree and its arrays; outline is None where a tree with the same can differ in more than its scalars
     - slots: where the scalars stand in the document, a list and an index each
+    - states: what state_dict() gave, by the name of what has it
     """
 
     document: Any
@@ -53,6 +56,7 @@ class Parts(NamedTuple):
     outline: Outline | None
     marks: Marks
     slots: list[tuple[list[Any], int]]
+    states: dict[str, Any]
 
 
 # -------------------------------------------------------------------------------------------------------------- names
@@ -94,12 +98,13 @@ def join(name: str | None, part: str) -> str:
 class _Walk:
     def __init__(self, known: Mapping[Mark, Held]) -> None:
         self.outline = Outline()
-        self.parts = Parts(None, {}, {}, {}, {}, self.outline, {}, [])
+        self.parts = Parts(None, {}, {}, {}, {}, self.outline, {}, [], {})
         self.marks: dict[type, list[Mark]] = {}
         self.plain = True
         self._known = known
         self.refused: list[str] = []
         self._above: list[int] = []
+        self._copied: dict[int, tuple[Any, Held]] = {}  # arrays by their ids, and what keeps these theirs
 
     def node(self, thing: Any, name: str | None, rows: list[Any], index: int) -> None:
         """Sets an item of a list of the document."""
@@ -119,8 +124,14 @@ class _Walk:
                 self.plain &= never_changes(kind)
                 return scalar_node(thing)
             if is_array(thing):
-                return self._array(hold(thing), name, kind, mark)
-            inside = children(thing)
+                _, held = self._copied.get(id(thing)) or (thing, hold(thing))
+                if held.copied:
+                    self._copied[id(thing)] = thing, held
+                return self._array(held, name, kind, mark)
+            state = state_of(thing)
+            if state is not thing:
+                self.parts.states[name or ""] = state
+            inside = children(state)
         except MMSBError as error:
             self.refused.append(f"{shown}: {error}")
             return None
@@ -151,6 +162,7 @@ class _Walk:
 
     def _container(self, kind: str, keys: Sequence[Any], values: Sequence[Any], name: str | None) -> Any:
         rows: list[Any] = []
+        parts = set()
         self.plain &= self.outline.add(kind, keys, values)
         for key, value in zip(keys, values):
             try:
@@ -162,6 +174,9 @@ class _Walk:
                 rows.append(None)
                 self.node(value, join(name, part), rows, len(rows) - 1)
             else:
+                if part in parts:  # as two NaN have
+                    self.refused.append(f"{'the tree' if name is None else name}: two of its keys have the name {part!r}")
+                parts.add(part)
                 rows.append([scalar_node(key), None])
                 self.node(value, join(name, part), rows[-1], 1)
         return {kind: rows}
@@ -189,7 +204,7 @@ def scalar_node(value: Any) -> Any:
     if value is None or type(value) in (str, bool):
         return value
     if isinstance(value, np.generic):
-        return {"scalar": [type_name(value.dtype), value.tobytes().hex()]}
+        return {"scalar": [type_name(value.dtype), value.tobytes()[: value.dtype.itemsize].hex()]}
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -293,8 +308,12 @@ def _pointer_or_scalar(kind: str, value: Any) -> Any:
     if kind == "scalar":
         name, digits = _list(value)
         dtype, data = type_of(name), bytes.fromhex(digits)
-        if len(data) != dtype.itemsize:
+        if len(data) != dtype.itemsize and (dtype.itemsize or any(data)):  # NumPy gives an empty text a zero character
             raise ValueError(f"a scalar of {name} has {len(data)} bytes, not {dtype.itemsize}")
+        if dtype.kind == "S":  # not by an array, which drops zeros at the end
+            return np.bytes_(data[: dtype.itemsize])
+        if dtype.kind == "U":
+            return np.str_(data[: dtype.itemsize].decode("utf-32-be" if dtype.str[0] == ">" else "utf-32-le", "surrogatepass"))
         return np.ndarray((), dtype, data)[()]
     raise ValueError(f"{kind[:50]!r} is no kind of value")
 
@@ -340,15 +359,18 @@ def replaced(tree: Any, leaf: Callable[[Any], Any]) -> Any:
 # ------------------------------------------------------------------------------------------------------------- filling
 
 
-def fill(thing: Any, values: Mapping[str, Any], name: str | None = None) -> Any:
-    """Puts scalars by name into a program's tree: into what can change, else into a copy, which is returned."""
+def fill(thing: Any, values: Mapping[str, Any], states: dict[str, Any], name: str | None = None) -> Any:
+    """Puts scalars by name into a program's tree: into what can change, else into a copy, which is returned.
+
+    states: of the tree when it was taken apart. load_state_dict() gets them: their arrays, which may be copies, were filled.
+    """
     if is_scalar(thing):
         return values.get(name or "", thing)
     if is_array(thing):
         return thing
 
     def inside(key: Any, value: Any) -> Any:
-        return fill(value, values, join(name, segment(key)))
+        return fill(value, values, states, join(name, segment(key)))
 
     if isinstance(thing, MutableMapping):
         for key, value in list(thing.items()):
@@ -367,9 +389,8 @@ def fill(thing: Any, values: Mapping[str, Any], name: str | None = None) -> Any:
     elif is_record(thing):
         return _fill_record(thing, inside)
     elif is_stateful(thing):
-        state = thing.state_dict()
-        fill(state, values, name)
-        thing.load_state_dict(state)
+        state = states.pop(name or "", None)  # none where what state_dict() gave has a state_dict()
+        thing.load_state_dict(fill(thing.state_dict() if state is None else state, values, states, name))
     return thing
 
 
@@ -411,18 +432,51 @@ def is_type(thing: Any) -> bool:
     return isinstance(thing, type) or typing.get_origin(thing) is not None
 
 
+_UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
+_SEQUENCES = (list, tuple, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
+
+
 def as_type(tree: Any, wanted: Any) -> Any:
     """A tree out of a file with dicts made into dataclasses and named tuples, as a type or the type of a field says."""
     origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
-    if isinstance(tree, dict) and isinstance(wanted, type) and (dataclasses.is_dataclass(wanted) or hasattr(wanted, "_fields")):
-        hints = typing.get_type_hints(wanted)
-        fields = {key: as_type(value, hints.get(key)) for key, value in tree.items()}
-        try:
-            return wanted(**fields)
-        except TypeError as error:
-            raise InvalidArgumentError(f"{wanted.__name__} is not what the file has: {error}") from None
-    if isinstance(tree, dict) and origin is not None and len(inner) == 2:
-        return {key: as_type(value, inner[1]) for key, value in tree.items()}
-    if isinstance(tree, list) and origin is list:
-        return [as_type(value, inner[0]) for value in tree]
+    if origin in _UNIONS:
+        return _as_one_of(tree, inner)
+    if isinstance(tree, dict):
+        if isinstance(wanted, type) and (dataclasses.is_dataclass(wanted) or hasattr(wanted, "_fields")):
+            return _as_record(tree, wanted)
+        return {key: as_type(value, inner[1]) for key, value in tree.items()} if len(inner) == 2 else tree
+    if isinstance(tree, (list, tuple)) and origin in _SEQUENCES and inner:
+        each = (*inner, *[None] * len(tree)) if origin is tuple and inner[-1] is not ... else inner[:1] * len(tree)
+        items = [as_type(value, kind) for value, kind in zip(tree, each)]
+        return items if origin is list or (origin is not tuple and isinstance(tree, list)) else tuple(items)
     return tree
+
+
+def _as_one_of(tree: Any, wanted: Sequence[Any]) -> Any:
+    """A tree as the first type that changes it. InvalidArgumentError: some are of records, and none fits."""
+    refused = None
+    for kind in wanted:
+        try:
+            found = as_type(tree, kind)
+        except InvalidArgumentError as error:
+            refused = error
+            continue
+        if found is not tree:
+            return found
+    if refused is not None:
+        raise refused
+    return tree
+
+
+def _as_record(tree: dict[Any, Any], wanted: Any) -> Any:
+    hints = typing.get_type_hints(wanted)
+    values = {key: as_type(value, hints.get(key)) for key, value in tree.items()}
+    fields = dataclasses.fields(wanted) if dataclasses.is_dataclass(wanted) else ()
+    later = {field.name: values.pop(field.name) for field in fields if not field.init and field.name in values}
+    try:
+        made = wanted(**values)
+    except TypeError as error:
+        raise InvalidArgumentError(f"{wanted.__name__} is not what the file has: {error}") from None
+    for key, value in later.items():
+        object.__setattr__(made, key, value)
+    return made
