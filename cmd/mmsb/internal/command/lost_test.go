@@ -32,6 +32,14 @@ func closed(t *testing.T) (directory, newest, first string) {
 	return directory, s.Points[0].Path, s.Points[1].Path
 }
 
+// recordsIn is how many records a store has: a save may have removed the one before it.
+func recordsIn(t *testing.T, directory string) uint64 {
+	t.Helper()
+	s, err := store.Look(file.OS{}, directory)
+	require.NoError(t, err)
+	return s.Journal.Last + 1 - s.Journal.First
+}
+
 // damage changes a byte of a file that may be linked elsewhere, and gives what it was.
 func damage(t *testing.T, path string, offset int) (before []byte) {
 	t.Helper()
@@ -81,6 +89,7 @@ func TestLostSnapshots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory, newest, first := closed(t)
+			records := recordsIn(t, directory)
 			backup := filepath.Join(t.TempDir(), "backup")
 			good(t, "store", "backup", directory, backup)
 			copied := files(t, backup)
@@ -89,7 +98,7 @@ func TestLostSnapshots(t *testing.T) {
 			texts := []string{first, row.text}
 			out := bad(t, row.code, texts, "store", "verify", directory)
 			assert.Contains(t, out, newest+": good, ")
-			assert.Contains(t, out, directory+": good, 2 records\n")
+			assert.Contains(t, out, directory+": good, "+count(records, "record")+"\n")
 			v, code := verified(t, directory)
 			assert.Equal(t, row.code, code)
 			require.Len(t, v.Files, 2)
@@ -97,7 +106,7 @@ func TestLostSnapshots(t *testing.T) {
 			assert.Equal(t, first, v.Files[1].File)
 			assert.False(t, v.Files[1].Good)
 			assert.Contains(t, v.Files[1].Error, first)
-			assert.Equal(t, &verifiedJournal{Directory: directory, Good: true, Records: 2}, v.Journal)
+			assert.Equal(t, &verifiedJournal{Directory: directory, Good: true, Records: records}, v.Journal)
 
 			assert.Contains(t, bad(t, row.code, texts, "store", "info", directory), "snapshots   1, ")
 			assert.Contains(t, bad(t, row.code, texts, "store", "info", directory, "--json"), `"lost": 1`)
@@ -138,12 +147,13 @@ func TestAPullOfALostSnapshot(t *testing.T) {
 
 func TestNamesOfNothing(t *testing.T) {
 	directory, newest, first := closed(t)
+	records := recordsIn(t, directory)
 	require.NoError(t, os.Remove(first))
 	names := filepath.Join(directory, "store.names")
 	texts := []string{names, `1 of 1 names lead to no snapshot of the store, as "first" to `}
 	out := bad(t, exitBad, texts, "store", "verify", directory)
 	assert.Contains(t, out, newest+": good, ")
-	assert.Contains(t, out, directory+": good, 2 records\n")
+	assert.Contains(t, out, directory+": good, "+count(records, "record")+"\n")
 	v, code := verified(t, directory)
 	assert.Equal(t, exitBad, code)
 	require.Len(t, v.Files, 2)
