@@ -19,7 +19,7 @@ import (
 // loadTries bounds how often a state is loaded that the journal does not go on from any more when it is looked at next.
 const loadTries = 20
 
-// sameTries bounds how often that is the very same that the journal does not go on from.
+// sameTries bounds how often in turn the journal may end at the same position, and the state before it at the same one.
 const sameTries = 5
 
 // Open makes a context of the state of a store, and goes on there: what changes is journalled. A directory that is missing or
