@@ -2176,7 +2176,7 @@ typedef struct mmsb_store_point {
 } mmsb_store_point_t;
 
 /* Lists the snapshots of a store, the newest first, those of branches that were left at the end. Beside a writer it is what the
- * directory had at one moment.
+ * directory had at one moment. A snapshot whose header is damaged or cannot be read is not listed; `mmsb store verify` names it.
  * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_OUT_OF_RANGE (capacity too small; *count is the capacity needed), MMSB_E_NOT_FOUND (no
  * store), MMSB_E_IO, MMSB_E_CORRUPT, MMSB_E_FORMAT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_points(const char *directory, mmsb_store_point_t *points, size_t capacity, size_t *count);

@@ -149,17 +149,26 @@ static void cache_close(mmsb__cache_t *cache) {
     __atomic_store_n(&cache->open_index, MMSB__CONTEXTS, __ATOMIC_RELAXED);
 }
 
+/* Hands a cache's magazines that have anything to the depot. Under caches_lock. */
+static void cache_leave(mmsb__cache_t *cache) {
+    for (int class_number = 0; class_number < MMSB__SMALL_CLASSES; class_number++) {
+        mmsb__magazine_t **both[2] = {&cache->loaded[class_number], &cache->previous[class_number]};
+        for (int i = 0; i < 2; i++)
+            if (*both[i] && (*both[i])->count > 0) {
+                stack_push(&cache->owner->depot[cache->shard].full[class_number], *both[i]);
+                *both[i] = NULL;
+            }
+    }
+}
+
 /* Hands a cache's magazines to the depot, where keep says so, and its counters to the context. Under caches_lock. */
 static void cache_empty(mmsb__cache_t *cache, int keep) {
     mmsb__context_record_t *context = cache->owner;
+    if (keep)
+        cache_leave(cache);
     for (int class_number = 0; class_number < MMSB__SMALL_CLASSES; class_number++) {
-        mmsb__magazine_t *both[2] = {cache->loaded[class_number], cache->previous[class_number]};
-        for (int i = 0; i < 2; i++) {
-            if (both[i] && keep && both[i]->count > 0)
-                stack_push(&context->depot[cache->shard].full[class_number], both[i]);
-            else
-                magazine_drop(both[i], cache->shard);
-        }
+        magazine_drop(cache->loaded[class_number], cache->shard);
+        magazine_drop(cache->previous[class_number], cache->shard);
         cache->loaded[class_number] = cache->previous[class_number] = NULL;
     }
     __atomic_add_fetch(&context->creates, cache->creates, __ATOMIC_RELAXED);
@@ -393,8 +402,8 @@ void mmsb__magazines_leave(uint32_t context_index) {
     mmsb__thread_t *self = mmsb__self;
     pthread_mutex_lock(&caches_lock);
     for (mmsb__cache_t *cache = self ? self->caches : NULL; cache; cache = cache->next_of_thread)
-        if (cache->owner && cache->context_index == context_index)
-            cache_empty(cache, 1);
+        if (cache->owner && cache->context_index == context_index && !cache->busy)
+            cache_leave(cache);
     pthread_mutex_unlock(&caches_lock);
 }
 

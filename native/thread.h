@@ -163,7 +163,7 @@ void mmsb__synchronize(mmsb__context_record_t *context);
 /* Detaches the context from all threads: empties its caches and adds their counters to the context's. */
 void mmsb__context_detach(mmsb__context_record_t *context);
 /* Gives what the calling thread's magazines have of a context to the depot: near the memory limit other threads may need it, or
- * memory for other sizes. */
+ * memory for other sizes. A thread that works in its cache, and may be between two looks at a magazine, keeps what it has. */
 void mmsb__magazines_leave(uint32_t context_index);
 /* Counters of the context and of all its caches. */
 void mmsb__context_count(mmsb__context_record_t *context, uint64_t *creates, uint64_t *frees, uint64_t *bytes_created,

@@ -139,7 +139,7 @@ func (m *Memory) Used() uint64 { return m.ledger.used.Load() }
 func (m *Memory) Limit() uint64 { return m.ledger.limit }
 
 // Trim gives memory of ended pages back to the system: what is in quarantine, free extents, and spans all of whose slots are free
-// and in no thread's cache. It says how many bytes that is.
+// and in no other thread's cache. It says how many bytes that is.
 func (m *Memory) Trim() uint64 {
 	m.Lock()
 	defer m.Unlock()
@@ -150,6 +150,7 @@ func (m *Memory) trim() uint64 {
 	before := m.Used()
 	m.endQuarantine()
 	m.extents.trim()
+	native.LeaveMagazines(m.context)
 	m.slabs.trim()
 	return before - m.Used()
 }

@@ -822,6 +822,28 @@ static int create_with_little_address_space(void) {
 }
 #endif
 
+/* What a thread has destroyed lies in its magazines, by size. At the limit it serves pages of every size. */
+static void the_whole_limit_serves_each_size(void) {
+    enum { BYTES = 512 << 10, MOST = BYTES / 64 };
+    static mmsb_page_t pages[MOST];
+    mmsb_context_options_t options;
+    mmsb_context_options_init(&options);
+    options.memory_limit = BYTES;
+    mmsb_context_t context;
+    REQUIRE_OK(mmsb_context_create(&options, &context));
+    static const uint64_t sizes[] = {4096, 64, 2048, 512, BYTES / 2, 4096, 100 << 10, 64};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const size_t most = BYTES / sizes[i];
+        for (size_t k = 0; k < most; k++)
+            REQUIRE_OK(mmsb_page_create(context, sizes[i], NULL, &pages[k]));
+        mmsb_page_t more;
+        CHECK_STATUS(mmsb_page_create(context, sizes[i], NULL, &more), MMSB_E_LIMIT);
+        for (size_t k = 0; k < most; k++)
+            CHECK_OK(mmsb_page_destroy(pages[k]));
+    }
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static char *program;
 
 static void exhausted_address_space_is_an_error(void) {
@@ -865,6 +887,7 @@ int main(int count, char **arguments) {
     RUN(clones_are_whole_copies);
     RUN(destroy_ends_pages);
     RUN(released_memory_belongs_to_the_caller);
+    RUN(the_whole_limit_serves_each_size);
     RUN(exhausted_address_space_is_an_error);
     return check_report();
 }

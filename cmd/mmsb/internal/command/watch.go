@@ -22,7 +22,8 @@ func (r *run) storeWatch() *cobra.Command {
 		Long: `watch shows, every second, how many records and bytes of journal come to a store, how many lie behind the newest
 snapshot (what the next save takes, and what an open replays), the snapshots that have come since watch began, the space of
 journal and snapshots, what the file system has left, and the lag: how long ago the newest record in the files was made. It reads
-files only, and asks nothing of the writer. On a terminal it is a screen, else it is a line each time. It ends with Ctrl-C.`,
+files only, and asks nothing of the writer. On a terminal it is a screen, else it is a line each time. A snapshot that is
+damaged or cannot be read is named once. It ends with Ctrl-C.`,
 		Example: "  mmsb store watch state/\n  mmsb store watch state/ --interval 10 --json | jq .records_per_second",
 		Args:    takes("a DIRectory", 1, 1), ValidArgsFunction: directories}
 	interval := c.Flags().Float64("interval", 1, "look every `S` seconds")
@@ -33,7 +34,7 @@ files only, and asks nothing of the writer. On a terminal it is a screen, else i
 		if !(*interval >= least && *interval <= most) {
 			return fmt.Errorf("--interval is %v, not %v to %v seconds", *interval, least, most)
 		}
-		w := watch{run: r, directory: arguments[0], show: *show, seen: make(map[snapshot.ID]bool)}
+		w := watch{run: r, directory: arguments[0], show: *show, seen: make(map[snapshot.ID]bool), named: make(map[string]bool)}
 		print := w.line
 		switch {
 		case *asJSON:
@@ -61,6 +62,7 @@ type seen struct {
 	JournalBytes     int64    `json:"journal_bytes"`
 	Snapshots        int      `json:"snapshots"`
 	SnapshotBytes    int64    `json:"snapshot_bytes"`
+	Lost             int      `json:"lost"` // snapshots that are damaged or cannot be read
 	FreeBytes        uint64   `json:"free_bytes"`
 	LagSeconds       *float64 `json:"lag_seconds"` // null: no record is known
 
@@ -81,6 +83,7 @@ type watch struct {
 	last   uint64               // record
 	seen   map[snapshot.ID]bool // snapshots
 	saves  int
+	named  map[string]bool // snapshots that are lost, by path
 
 	table *table // of line
 	drawn int    // lines of screen
@@ -94,6 +97,7 @@ func (w *watch) every(interval time.Duration, print func(*seen)) error {
 		if err != nil {
 			return err
 		}
+		w.nameLost()
 		print(s)
 		if err := w.out.Flush(); err != nil {
 			return err
@@ -127,7 +131,8 @@ func (w *watch) look() (*seen, error) {
 	}
 	now, info := time.Now(), &w.store.Journal
 	s := &seen{Time: moment(now), Writer: writer, Last: info.Last, Segments: len(info.Segments),
-		Snapshots: len(w.store.Points), FreeBytes: space.Bavail * uint64(space.Bsize), newest: w.store.Newest()}
+		Snapshots: len(w.store.Points), Lost: len(w.store.Lost),
+		FreeBytes: space.Bavail * uint64(space.Bsize), newest: w.store.Newest()}
 	written, ends := int64(0), make(map[string]int64, len(info.Segments))
 	for i := range info.Segments {
 		segment := &info.Segments[i]
@@ -167,6 +172,16 @@ func (w *watch) look() (*seen, error) {
 	}
 	w.writer, w.at, w.ends, w.last, w.end = writer, now, ends, info.Last, info.Segments[len(info.Segments)-1].Name
 	return s, nil
+}
+
+// nameLost complains of each snapshot that is lost, once. A screen that was drawn stays above it.
+func (w *watch) nameLost() {
+	for _, l := range w.store.Lost {
+		if !w.named[l.Path] {
+			w.named[l.Path], w.drawn = true, 0
+			w.complain(l.Err)
+		}
+	}
 }
 
 // since is how many records lie behind a snapshot, and about how many bytes they have: those of a segment that lies around it are
@@ -237,6 +252,9 @@ func (w *watch) screen(s *seen) {
 		"saves", fmt.Sprintf("%d since watch began; the newest: %s", s.Saves, saved),
 		"space", count(uint64(s.Snapshots), "snapshot") + " of " + w.show.within(uint64(s.SnapshotBytes)) + "; free: " +
 			w.show.within(s.FreeBytes)}
+	if s.Lost > 0 {
+		rows = append(rows, "lost", count(uint64(s.Lost), "snapshot")+", damaged or not readable: mmsb store verify names them")
+	}
 	var text strings.Builder
 	list(&text, rows...)
 	_, _ = w.out.WriteString(w.cut(text.String()))

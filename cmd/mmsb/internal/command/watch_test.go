@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,6 +26,12 @@ import (
 // watched runs watch, hands its lines to see until that has enough, and ends it with Ctrl-C.
 func watched(t *testing.T, see func(line string) (enough bool), arguments ...string) {
 	t.Helper()
+	assert.Empty(t, complainedOf(t, see, arguments...))
+}
+
+// complainedOf is watched, and what watch complains of.
+func complainedOf(t *testing.T, see func(line string) (enough bool), arguments ...string) string {
+	t.Helper()
 	p := process(t, "", append([]string{"store", "watch", "--interval", "0.02"}, arguments...)...)
 	var complaint bytes.Buffer
 	p.Stderr = &complaint
@@ -38,7 +45,23 @@ func watched(t *testing.T, see func(line string) (enough bool), arguments ...str
 	_, _ = io.Copy(io.Discard, stdout)
 	assert.Error(t, p.Wait())
 	assert.Equal(t, 130, p.ProcessState.ExitCode())
-	assert.Empty(t, complaint.String())
+	return complaint.String()
+}
+
+// A snapshot whose header is damaged is counted each time, and named once.
+func TestWatchNamesWhatIsLost(t *testing.T) {
+	directory, _, first := closed(t)
+	damage(t, first, inHeader)
+	lines := 0
+	complaint := complainedOf(t, func(line string) bool {
+		var s seen
+		require.NoError(t, json.Unmarshal([]byte(line), &s))
+		assert.Equal(t, 1, s.Lost)
+		assert.Equal(t, 1, s.Snapshots)
+		lines++
+		return lines == 3
+	}, "--json", directory)
+	assert.Equal(t, 1, strings.Count(complaint, filepath.Base(first)), complaint)
 }
 
 func TestWatch(t *testing.T) {
