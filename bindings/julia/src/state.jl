@@ -107,7 +107,9 @@ function set_options!(record::Ref{T}, kinds, what, options) where {T}
 end
 
 "An option's value as a struct has it; `nothing` for a value of another type."
-option_value(_, ::Type{T}, value::Integer) where {T<:Union{Int32,UInt32,UInt64}} = T(value)
+option_value(name, ::Type{T}, value::Integer) where {T<:Union{Int32,UInt32,UInt64}} =
+    typemin(T) <= value <= typemax(T) ? T(value) :
+    throw(ArgumentError("$name is $value; it is $(typemin(T)) to $(typemax(T))"))
 option_value(_, ::Type{Bool}, value::Bool) = Int32(value)
 option_value(_, ::typeof(!), value::Bool) = Int32(!value)
 option_value(_, ::Type{PageLocation}, value::PageLocation) = Int32(value)

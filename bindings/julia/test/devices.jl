@@ -202,6 +202,8 @@ end
         lines = readlines(joinpath(folder, "log"))
         @test lines[1] == "Thread,Time,Action,Pointer,Size,Stream" && length(lines) == 4
         @test thrown(() -> create_runtime!(state, 0; speed = 1)) isa ArgumentError
+        @test thrown(() -> create_runtime!(state, 0; budget = -1)) ==
+              ArgumentError("budget is -1; it is 0 to 18446744073709551615")
         @test thrown(() -> create_runtime!(state, 0; memory_wait = -1)) isa ArgumentError
         foreach(memory_wait -> close(create_runtime!(state, 0; memory_wait)), (0, 0.5, nothing))
         @test fails(() -> create_runtime!(state, 2), UnsupportedLocationError, 41)
