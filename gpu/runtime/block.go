@@ -265,8 +265,10 @@ func (t *blockTable) all(yield func(b *block)) {
 			continue
 		}
 		b.mutex.Lock()
-		b.know()
-		yield(b)
+		if b.what() != blocks.Free { // it may have ended meanwhile; with the mutex held it does not
+			b.know()
+			yield(b)
+		}
 		b.mutex.Unlock()
 	}
 }
@@ -550,9 +552,15 @@ func (b *block) countFree() {
 
 // end frees a block of a runtime that closes. One that another library has is a block no more, and freed when the library has
 // ended its array.
-func (b *block) end() error {
+func (b *block) end(of *Runtime) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
+	if b.what() == blocks.Free {
+		return nil
+	}
+	if b.know(); b.stream.runtime != of { // another runtime's ladder has reaped it, and took the slot
+		return nil
+	}
 	if !b.hold(b.generation()) && b.what() != blocks.Ending {
 		return nil
 	}

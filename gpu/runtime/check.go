@@ -17,9 +17,8 @@ func (r *Runtime) Check() error {
 	var live, pending, count uint64
 	allBlocks.all(func(b *block) {
 		what := b.what()
-		b.know() // C may have cut it meanwhile, for another runtime
 		switch {
-		case what == blocks.Free || b.stream.runtime != r || b.wrapped:
+		case b.stream.runtime != r || b.wrapped:
 		case what == blocks.Live || what == blocks.Held:
 			live, count = live+b.record.Bytes, count+1
 		default:

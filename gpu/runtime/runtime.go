@@ -316,7 +316,7 @@ func (r *Runtime) endBlocks() (err error) {
 		}
 	})
 	for _, b := range left {
-		err = cmp.Or(err, b.end())
+		err = cmp.Or(err, b.end(r))
 	}
 	err = cmp.Or(err, r.noteLost(r.device.Synchronize()))
 	r.idle.Store(true) // or gone: nothing that was queued is still to come

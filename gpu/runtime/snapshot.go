@@ -57,7 +57,6 @@ func (r *Runtime) records(all []heldBlock) []heldBlock {
 	allBlocks.all(func(b *block) {
 		info, live := b.info()
 		what := b.what()
-		b.know() // C may have cut it meanwhile
 		switch {
 		case b.wrapped:
 		case live && info.Stream.runtime == r && !info.Asleep:

@@ -4,10 +4,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/status"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/driver"
 	"libmmsb/gpu/sim"
 )
@@ -245,4 +248,51 @@ func TestAFreeMeetsUses(t *testing.T) {
 	w.runtime.Reap()
 	require.Zero(t, w.runtime.Usage().Outstanding)
 	t.Logf("%d of 300 uses were begun before the free", begun)
+}
+
+// A block that ends between a walk's look at it and its lock is not walked over, and a runtime that closes leaves a slot alone
+// that another one's block has by then.
+func TestWalksOverBlocksThatEnd(t *testing.T) {
+	w := newWorld(t, sim.Options{}, 1)
+	var found [2]*block
+	for i := range found {
+		handle, _, err := w.allocate(0, 512)
+		require.NoError(t, err)
+		found[i], err = allBlocks.find(handle)
+		require.NoError(t, err)
+	}
+	before, ends := found[0], found[1]
+	if before.index > ends.index {
+		before, ends = ends, before
+	}
+	ends.mutex.Lock()
+	begun, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		allBlocks.all(func(b *block) {
+			assert.NotSame(t, ends, b)
+			if b == before {
+				close(begun)
+			}
+		})
+	}()
+	<-begun
+	time.Sleep(20 * time.Millisecond) // it waits for the lock
+	state, stream := ends.record.State.Load(), ends.stream
+	ends.set(blocks.Free)
+	ends.stream = nil
+	ends.mutex.Unlock()
+	<-over
+	require.NoError(t, ends.end(w.runtime))
+
+	ends.mutex.Lock()
+	ends.record.State.Store(state)
+	ends.stream = stream
+	ends.mutex.Unlock()
+	require.NoError(t, ends.end(&Runtime{}))
+	require.Len(t, w.runtime.Blocks(), 2)
+	for _, b := range found {
+		_, err := freeBlock(b.current(), nil)
+		require.NoError(t, err)
+	}
 }
