@@ -440,6 +440,9 @@ func mmsbgo_use_begin(h C.mmsb_stream_t, accesses *C.mmsb_access_t, count C.size
 		uses := few[:0]
 		for i, a := range array(accesses, count) {
 			access, err := accessOf(a.access)
+			if err == nil && a.reserved != 0 {
+				err = status.Errorf(status.StructVersion, "reserved is not 0")
+			}
 			if err != nil {
 				badIndex(bad, i, err)
 				return err

@@ -2223,7 +2223,7 @@ MMSB_API mmsb_status_t mmsb_device_budget(mmsb_context_t context, int32_t device
 
 typedef struct mmsb_device_memory {
     uint32_t struct_size;
-    uint32_t runtimes; /* of the device in this process */
+    uint32_t runtimes; /* of the device in this process; those with a pool of pinned memory are the host's */
     uint64_t budget;   /* bytes; 0 = none */
     /* Bytes of pools' segments, of blocks of runtimes without a pool, and of UNIFIED pages; of the host: of PINNED pages, memory
      * for copies, what is kept for tags that sleep, and 1 KiB for each guarded block. A guard's canaries and quarantine are of
@@ -2461,7 +2461,7 @@ typedef struct mmsb_memory_stat {
  * and without POOL: num_alloc_retries, num_ooms (allocations that failed), num_sync_all_streams (allocations that waited for the
  * device: memory_wait_ns), num_device_alloc, num_device_free (calls of the driver), largest_free_block (bytes).
  * current = allocated - freed in every family. A block that a stream gives out again by itself counts as allocated, in the POOL
- * of its request; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active.
+ * where it lies; in active it was freed at the same moment. The peaks of allocation and allocated_bytes are those of active.
  * That of requested_bytes is of all outstanding bytes (mmsb_runtime_stats_t.peak), those of inactive_split are of the moments
  * when memory was missing and when this was called. Without a pool only all exists, and active counts the bytes that are
  * outstanding. A list. The numbers are of one moment if no other thread uses the runtime.
@@ -2616,8 +2616,9 @@ MMSB_API mmsb_status_t mmsb_page_block(mmsb_page_t page, mmsb_block_t *block);
 
 /* Gives a tag segments of its own in the runtime's pool: blocks that are allocated with it from now on can sleep, those from
  * before cannot. A tag that has them keeps them. It takes addresses of twice the device's memory.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (an unknown tag), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 such tags and
- * captures), MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (an unknown tag), MMSB_E_UNSUPPORTED (no pool, or one whose
+ * source is not virtual), MMSB_E_LIMIT (31 such tags and captures), MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE,
+ * MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_partition(mmsb_runtime_t runtime, mmsb_tag_t tag);
 
 #define MMSB_SLEEP_DROP 1 /* the bytes of the blocks are not kept: after the wake they are not defined */
@@ -2644,10 +2645,10 @@ MMSB_API void mmsb_sleep_options_init(mmsb_sleep_options_t *options);
  * (MMSB_E_DEVICE, the text names the tag), that tag sleeps with its bytes, and mmsb_pool_wake tries again. Pinned memory is
  * taken once: a later sleep has it again, until mmsb_runtime_trim, the runtime's end, or a call of this process that would
  * fail for the lack of some. Sleeps and wakes of one runtime come one after the other.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION,
- * MMSB_E_UNSUPPORTED (no pool, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures on which work was queued),
- * MMSB_E_BUSY (a use of a block is open; a block is exported, to another library or to a page that adopted the tensor; another
- * call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a tag without mmsb_pool_partition), MMSB_E_STRUCT_VERSION, MMSB_E_UNSUPPORTED
+ * (no pool, a source that is not virtual, or a guard), MMSB_E_INVALID_STATE (a tag sleeps; a stream captures on which work was
+ * queued), MMSB_E_BUSY (a use of a block is open; a block is exported, to another library or to a page that adopted the tensor;
+ * another call puts a tag to sleep or wakes it), MMSB_E_TIMEOUT (MMSB_E_WOULD_BLOCK for timeout_ns 0), MMSB_E_OUT_OF_MEMORY and
  * MMSB_E_LIMIT (pinned memory), MMSB_E_NO_SPACE, MMSB_E_NOT_FOUND and MMSB_E_IO (the file), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST.
  * Threads: any. Blocks: for queued work, at most timeout_ns, and for the copies. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_pool_sleep(mmsb_runtime_t runtime, const mmsb_tag_t *tags, size_t count,
@@ -2669,8 +2670,9 @@ MMSB_API mmsb_status_t mmsb_pool_wake(mmsb_runtime_t runtime, const mmsb_tag_t *
  * outside cannot be ordered behind them, nor they behind it. mmsb_stream_wait, mmsb_stream_record and mmsb_stream_destroy of such
  * a stream are MMSB_E_INVALID_STATE.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (count is 0; a stream twice, or of another runtime), MMSB_E_INVALID_STATE (a
- * stream captures), MMSB_E_UNSUPPORTED (no pool), MMSB_E_LIMIT (31 captures and tags of mmsb_pool_partition),
- * MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no. Since 0.1. */
+ * stream captures), MMSB_E_UNSUPPORTED (no pool, or a source that is not virtual), MMSB_E_LIMIT (31 captures and tags of
+ * mmsb_pool_partition), MMSB_E_OUT_OF_MEMORY (addresses), MMSB_E_DEVICE, MMSB_E_DEVICE_LOST. Threads: any. Blocks: no.
+ * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_capture_begin(const mmsb_stream_t *streams, size_t count, mmsb_capture_t *capture);
 
 /* Begins another capture with the memory of one that has ended: several graphs, of which no two run at a time, share it.
@@ -2708,12 +2710,12 @@ typedef struct mmsb_access {
  * pin, but those that touch the bytes of a UNIFIED page are MMSB_E_BUSY where managed_hints of the device is 0, because the host
  * must keep out of them. Once it was used, the bytes of a UNIFIED or PINNED page cost each call a look at the device, as those of
  * a GPU page do, until it moves or is resized.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another device, an unknown access), MMSB_E_BUSY (a conflicting use
- * on another stream is open: its work is not queued yet, so the stream cannot wait for it; a block whose tag falls asleep or
- * wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for one, from outside of the capture),
- * MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and MMSB_E_UNSUPPORTED (no device reaches it,
- * and it has no replica there). Threads: any. Blocks: no; with pages as mmsb_page_pin and mmsb_page_block, and until the device
- * has what is newer on the host. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (a block of another device, an unknown access), MMSB_E_STRUCT_VERSION (reserved
+ * is not 0), MMSB_E_BUSY (a conflicting use on another stream is open: its work is not queued yet, so the stream cannot wait for
+ * it; a block whose tag falls asleep or wakes), MMSB_E_INVALID_STATE (a block that sleeps; work of a stream that captures, or for
+ * one, from outside of the capture), MMSB_E_LIMIT, MMSB_E_DEVICE, MMSB_E_DEVICE_LOST; of pages those of mmsb_page_pin, and
+ * MMSB_E_UNSUPPORTED (no device reaches it, and it has no replica there). Threads: any. Blocks: no; with pages as mmsb_page_pin
+ * and mmsb_page_block, and until the device has what is newer on the host. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_begin(mmsb_stream_t stream, const mmsb_access_t *accesses, size_t count, mmsb_use_t *use,
                                       size_t *bad_index);
 
@@ -2734,7 +2736,7 @@ MMSB_API mmsb_status_t mmsb_use_abort(mmsb_use_t use);
 
 /* Creates a use that collects its blocks one by one while a launch is prepared: call mmsb_use_add for each,
  * mmsb_use_begin_recorded before the launch and mmsb_use_end after it. permissive: 1 = mmsb_use_add ignores block 0, which stands
- * for memory that is not a block; 0 = block 0 is an error, which mmsb_use_begin_recorded returns.
+ * for memory that is not a block; 0 = block 0 is MMSB_E_INVALID_ARGUMENT, which mmsb_use_begin_recorded returns.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_LIMIT. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_use_record(mmsb_stream_t stream, int32_t permissive, mmsb_use_t *use);
 

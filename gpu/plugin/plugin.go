@@ -92,6 +92,14 @@ func take(address driver.Address) (*memory, error) {
 	return m, nil
 }
 
+// ofBlock is the error of a call on the block at an address, which may have been freed by its handle.
+func ofBlock(address driver.Address, err error) error {
+	if status.CodeOf(err) == status.StaleHandle {
+		return status.Errorf(status.NotFound, "address 0x%x was freed", uint64(address))
+	}
+	return err
+}
+
 // Allocate takes memory of a runtime, which is aligned to 512 bytes at least where the runtime has a pool. The stream counts for
 // Ordered only. Errors: InvalidArgument (an unknown kind), those of runtime.Allocate and runtime.Foreign.
 func Allocate(r *devices.Runtime, bytes uint64, stream Stream, kind Kind) (driver.Address, error) {
@@ -130,13 +138,18 @@ func Free(address driver.Address, stream Stream) error {
 	if err != nil {
 		return err
 	}
+	freed := false
 	err = m.runtime.Use(func() error {
+		err := error(nil)
 		if m.kind == Segment {
-			return m.runtime.FreeNow(m.block)
+			err = m.runtime.FreeNow(m.block)
+		} else {
+			err = m.runtime.FreeOn(m.block, stream.Native, stream.Lasts, m.recorded...)
 		}
-		return m.runtime.FreeOn(m.block, stream.Native, stream.Lasts, m.recorded...)
+		freed = status.CodeOf(err) == status.StaleHandle
+		return ofBlock(address, err)
 	})
-	if err != nil && status.CodeOf(err) != status.StaleHandle { // else it has ended with its runtime
+	if err != nil && !freed && status.CodeOf(err) != status.StaleHandle { // else it has ended with its runtime
 		put(address, m)
 		return err
 	}
@@ -153,7 +166,7 @@ func Record(address driver.Address, stream Stream) error {
 	return m.runtime.Use(func() error {
 		recorded, err := m.runtime.Record(m.block, stream.Native, stream.Lasts)
 		if err != nil || recorded == nil {
-			return err
+			return ofBlock(address, err)
 		}
 		s := shardOf(address)
 		s.mutex.Lock()

@@ -68,6 +68,26 @@ func TestMemoryIsFoundByAddress(t *testing.T) {
 	require.Equal(t, status.NotFound, status.CodeOf(Free(address, one)))
 }
 
+// What its block's handle has freed is freed, and counts against no limit any more.
+func TestAFreeByTheBlocksHandle(t *testing.T) {
+	r, streams := serving(t, 1)
+	one := of(streams[0], true)
+	for _, kind := range []Kind{Ordered, Segment} {
+		address, err := Allocate(r, 1000, one, kind)
+		require.NoError(t, err)
+		m, err := find(address)
+		require.NoError(t, err)
+		_, err = runtime.Free(m.block, nil)
+		require.NoError(t, err)
+		if kind == Ordered {
+			require.Equal(t, status.NotFound, status.CodeOf(Record(address, one)))
+		}
+		require.Equal(t, status.NotFound, status.CodeOf(Free(address, one)))
+		_, err = find(address)
+		require.Equal(t, status.NotFound, status.CodeOf(err))
+	}
+}
+
 // Of threads that free the same memory one does.
 func TestAFreeIsDoneOnce(t *testing.T) {
 	r, streams := serving(t, 1)

@@ -277,7 +277,8 @@ func (g *Guard) gone(block *guarded) Memory {
 	length := int(min(block.user.Bytes, canaryBytes))
 	seen := pinnedBytes(block.slot, slotBytes)
 	g.check(block, "after the free", seen[2*canaryBytes:][:length], poisonValue, 0)
-	g.check(block, "after the free", seen[3*canaryBytes:][:length], poisonValue, int64(block.user.Bytes)-int64(length))
+	again := 2*length - min(2*length, int(block.user.Bytes)) // bytes of the end that are of the beginning, too
+	g.check(block, "after the free", seen[3*canaryBytes:][again:length], poisonValue, int64(block.user.Bytes)-int64(length-again))
 	g.slots = append(g.slots, block.slot)
 	return block.real
 }

@@ -81,7 +81,8 @@ func (l *deviceLayer) Trim(keep uint64) error { return l.device.TrimOrdered(keep
 func (l *deviceLayer) Close() error { return nil }
 
 // Allocate takes a block of device memory on a stream. Its bytes are not defined. Errors: InvalidSize (0), InvalidArgument (a
-// stream of another runtime), StaleHandle, and those of the layers: Limit, OutOfMemory, Device, DeviceLost.
+// stream of another runtime), StaleHandle, InvalidState and Busy (a tag that sleeps, or falls asleep), and those of the layers:
+// Limit, OutOfMemory, Device, DeviceLost.
 func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Address, err error) {
 	stream, bytes := request.Stream, request.Bytes
 	switch {
@@ -94,6 +95,10 @@ func (r *Runtime) Allocate(request Request) (handle uint64, address driver.Addre
 		return 0, 0, err
 	}
 	defer r.leave()
+	if err := r.usable(request); err != nil {
+		r.counts.failures.Add(1)
+		return 0, 0, err
+	}
 	r.ledger.turn.pass(r.attempt(stream))
 	b, handle, err := allBlocks.take(stream)
 	if err != nil {

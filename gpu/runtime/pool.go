@@ -178,6 +178,17 @@ func (p *Pool) partitionOf(request Request) int {
 	return 0
 }
 
+// usable says whether the request's partition gives memory. A budget that refuses would let others give back theirs in vain.
+// Errors: Busy, InvalidState.
+func (r *Runtime) usable(request Request) error {
+	if r.pool != nil {
+		if partition := r.pool.partitionOf(request); partition != 0 {
+			return r.pool.books.Usable(partition)
+		}
+	}
+	return nil
+}
+
 // partitionAt is the partition whose address it is.
 func (p *Pool) partitionAt(address driver.Address) int {
 	for space := range p.ranges {

@@ -120,6 +120,20 @@ func TestAStreamOfTheCaller(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.runtime.WrapStream(uintptr(foreign))
 	requireCode(t, status.AlreadyExists, err)
+	for _, leased := range []bool{true, false} { // the runtime's own ones
+		own, err := w.runtime.AcquireStream(0)
+		require.NoError(t, err)
+		s, err := FindStream(own)
+		require.NoError(t, err)
+		if !leased {
+			require.NoError(t, ReleaseStream(own))
+		}
+		_, err = w.runtime.WrapStream(uintptr(s.Native()))
+		requireCode(t, status.AlreadyExists, err)
+		if leased {
+			require.NoError(t, ReleaseStream(own))
+		}
+	}
 	s, err := FindStream(handle)
 	require.NoError(t, err)
 	block, address, err := w.runtime.Allocate(Request{Bytes: 512, Stream: s})

@@ -438,6 +438,26 @@ func TestSleepsThatCannotBe(t *testing.T) {
 	requireCode(t, status.StaleHandle, plain.runtime.Partition(weights))
 }
 
+// A tag that sleeps gives no memory, whatever the program frees for it: it is not asked.
+func TestASleepingTagIsRefusedFirst(t *testing.T) {
+	weights, drop := tagOf(t, "weights"), forever(t, SleepDrop)
+	failure := NewFailure(3, func(Request, int, error) bool {
+		t.Error("the program was asked for memory")
+		return false
+	})
+	w := newWorldWith(t, sim.Options{}, 1, Options{Pool: &pool.Options{},
+		Adaptors: []Adaptor{NewBudget(NewLedger(8 * mib)), failure}})
+	require.NoError(t, w.runtime.Partition(weights))
+	request := Request{Bytes: 6 * mib, Stream: w.streams[0], Tag: weights}
+	handle, _, err := w.runtime.Allocate(request)
+	require.NoError(t, err)
+	require.NoError(t, w.runtime.Sleep([]Tag{weights}, drop))
+	_, _, err = w.runtime.Allocate(request)
+	requireCode(t, status.InvalidState, err)
+	_, err = Free(handle, nil)
+	require.NoError(t, err)
+}
+
 // What other runtimes of the device keep and do not need is there for a wake.
 func TestOtherRuntimesGiveMemoryForAWake(t *testing.T) {
 	s := newSleeper(t, sim.Options{Memory: 32 * mib}, 1, pool.Options{}, "weights")

@@ -168,8 +168,12 @@ func (r *Runtime) WrapStream(foreign uintptr) (uint64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	for _, s := range t.all {
-		if s.foreign && uintptr(s.native) == foreign && !s.ended && s.handle.Load() != 0 {
-			return 0, status.Errorf(status.AlreadyExists, "stream 0x%x is already wrapped as 0x%016x", foreign, s.handle.Load())
+		switch handle := s.handle.Load(); {
+		case uintptr(s.native) != foreign || s.ended:
+		case handle != 0:
+			return 0, status.Errorf(status.AlreadyExists, "stream 0x%x is already this runtime's 0x%016x", foreign, handle)
+		case !s.foreign && s != t.defined:
+			return 0, status.Errorf(status.AlreadyExists, "stream 0x%x is this runtime's, which was let go", foreign)
 		}
 	}
 	s := t.defined

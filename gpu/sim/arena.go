@@ -80,7 +80,7 @@ func (l *freeList) each(do func(b *block)) {
 	}
 }
 
-// section is the frames of 256 MiB of addresses. What nobody used has none: an arena has nine times as many addresses as memory.
+// section is the frames of 256 MiB of addresses. What nobody used has none: an arena has many times as many addresses as memory.
 type section [sectionFrames]atomic.Pointer[frame]
 
 const sectionFrames = 4096
@@ -91,6 +91,7 @@ type arena struct {
 	bytes     uint64 // of addresses
 	limit     uint64 // of memory
 	device    *device
+	most      uint64 // bytes of addresses that may be reserved
 	directory []atomic.Pointer[section]
 	bare      atomic.Pointer[[]*block] // reserved, found where the directory has no frame
 	used      atomic.Uint64            // bytes of memory
@@ -103,15 +104,30 @@ type arena struct {
 	large   map[uint64]*freeList // by number of frames
 
 	reservations map[driver.Address]*reservation
+	reserved     uint64 // bytes of them
 }
 
-func newArena(device *device, half int, limit, bytes uint64) (*arena, error) {
-	base, err := theWindow.take(half, bytes)
+// newArena makes an arena of so many bytes of memory; without a device, of the host. It has many more addresses: for blocks in
+// all sizes, and, as a GPU has, for a pool with all of its partitions and others beside it. Where the window has less, as for
+// many devices, they are fewer.
+func newArena(device *device, half int, limit uint64) (*arena, error) {
+	const whole = ^uint64(frameBytes - 1)
+	forBlocks := (8*limit + 128<<20 + frameBytes - 1) & whole
+	most, least := min(128*limit, 2<<40)&whole, min(16*limit, 64<<30)&whole
+	if device == nil {
+		most = least
+	}
+	base, err := theWindow.take(half, forBlocks+most)
+	for err != nil && most > least {
+		most = max(most/2&whole, least)
+		base, err = theWindow.take(half, forBlocks+most)
+	}
 	if err != nil {
 		return nil, err
 	}
+	bytes := forBlocks + most
 	return &arena{
-		base: base, bytes: bytes, limit: limit, device: device, extents: alloc.NewExtents(bytes / frameBytes),
+		base: base, bytes: bytes, limit: limit, device: device, most: most, extents: alloc.NewExtents(bytes / frameBytes),
 		directory:    make([]atomic.Pointer[section], (bytes/frameBytes+sectionFrames-1)/sectionFrames),
 		large:        map[uint64]*freeList{},
 		reservations: map[driver.Address]*reservation{},

@@ -314,10 +314,15 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	defer d.leave()
 	d.arena.mutex.Lock()
 	defer d.arena.mutex.Unlock()
+	if reserved := d.arena.reserved; bytes > d.arena.most-reserved {
+		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses exceed the %d that may be reserved, %d are", bytes,
+			d.arena.most, reserved)
+	}
 	b, err := d.arena.freshFrames(bytes/frameBytes, granularity/frameBytes)
 	if err != nil {
 		return 0, err
 	}
+	d.arena.reserved += bytes
 	b.state, b.bytes, b.owner = reserved, bytes, d
 	d.arena.reservations[b.address] = &reservation{block: b, taken: map[driver.Address]*Use{}}
 	d.arena.changeBare()
@@ -360,6 +365,7 @@ func (d *device) Release(address driver.Address, bytes uint64) error {
 		return status.Errorf(status.InvalidArgument, "%d bytes at 0x%x are not reserved or already mapped", bytes, address)
 	}
 	delete(d.arena.reservations, address)
+	d.arena.reserved -= bytes
 	d.arena.changeBare()
 	d.arena.release(r.block)
 	return nil

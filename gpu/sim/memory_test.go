@@ -229,6 +229,45 @@ func TestAllMemoryCanBeUsed(t *testing.T) {
 	require.NoError(t, device.Free(driver.Plain, block))
 }
 
+// A GPU has addresses for a pool with all of its 32 partitions, the first of 4 times its memory, the others of twice as much.
+// Whoever reserves them all is refused, and leaves addresses for all memory, with and without an address of its own.
+func TestReservationsLeaveAddressesForMemory(t *testing.T) {
+	const memory = 64 << 20
+	d := open(t, sim.Options{Memory: memory})
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	var reserved []driver.Address
+	for {
+		at, err := device.Reserve(memory)
+		if err != nil {
+			require.Equal(t, status.OutOfMemory, status.CodeOf(err))
+			break
+		}
+		reserved = append(reserved, at)
+	}
+	require.GreaterOrEqual(t, len(reserved), 4+31*2)
+	unit := device.Info().Granularity
+	var handles []driver.Physical
+	for range memory / 2 / unit {
+		handle, err := device.CreatePhysical(unit)
+		require.NoError(t, err)
+		handles = append(handles, handle)
+	}
+	require.NoError(t, device.Map(reserved[0], false, handles...))
+	block, err := device.Allocate(driver.Plain, memory/2)
+	require.NoError(t, err)
+	require.NoError(t, device.Free(driver.Plain, block))
+	for i, handle := range handles {
+		require.NoError(t, device.Unmap(reserved[0]+driver.Address(uint64(i)*unit)))
+		require.NoError(t, device.DestroyPhysical(handle))
+	}
+	for _, at := range reserved {
+		require.NoError(t, device.Release(at, memory))
+	}
+	_, err = device.Reserve(memory)
+	require.NoError(t, err, "what was released can be reserved")
+}
+
 // What a program touches beside its blocks is refused.
 func TestTouchesOutsideOfBlocksAreRefused(t *testing.T) {
 	d := open(t, sim.Options{})

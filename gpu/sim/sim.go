@@ -144,7 +144,7 @@ func New(options Options) (*Driver, error) {
 	}
 	d.serial = d.order != nil || options.Scheduler != Eager
 	var err error
-	if d.host, err = newArena(nil, openHalf, options.HostMemory, addressesFor(options.HostMemory)); err != nil {
+	if d.host, err = newArena(nil, openHalf, options.HostMemory); err != nil {
 		return nil, err
 	}
 	for ordinal := range options.Devices {
@@ -154,12 +154,6 @@ func New(options Options) (*Driver, error) {
 		}
 	}
 	return d, nil
-}
-
-// addressesFor is how many bytes of addresses an arena gets: many more than memory, for blocks in all sizes and for reservations;
-// the more of it, the smaller the memory.
-func addressesFor(memory uint64) uint64 {
-	return (8*memory + min(16*memory, 64<<30) + 128<<20 + frameBytes - 1) &^ (frameBytes - 1)
 }
 
 func (d *Driver) addDevice(ordinal int) error {
@@ -176,7 +170,7 @@ func (d *Driver) addDevice(ordinal int) error {
 		device.info.Granularity = granularity
 	}
 	var err error
-	if device.arena, err = newArena(device, closedHalf, d.options.Memory, addressesFor(d.options.Memory)); err != nil {
+	if device.arena, err = newArena(device, closedHalf, d.options.Memory); err != nil {
 		return err
 	}
 	device.standard = d.addStream(device, 0)

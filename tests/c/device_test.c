@@ -569,7 +569,11 @@ static void uses_keep_order_and_blocks(void) {
     size_t bad = 42;
     CHECK_STATUS(mmsb_use_begin(other, accesses, 2, &use, &bad), MMSB_E_STALE_HANDLE);
     CHECK(use == 42 && bad == 1);
-    accesses[1].block = good;
+    accesses[1] = (mmsb_access_t){.block = good, .access = MMSB_ACCESS_READ, .reserved = 1};
+    bad = 42;
+    CHECK_STATUS(mmsb_use_begin(other, accesses, 2, &use, &bad), MMSB_E_STRUCT_VERSION);
+    CHECK_EQUAL(bad, 1);
+    accesses[1].reserved = 0;
     static const int32_t wrong[] = {0, 4, -1, 257, INT32_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         accesses[1].access = wrong[i];
