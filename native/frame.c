@@ -79,6 +79,12 @@ void mmsb__memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_st
     y->exposed = exposed;
     *a_state = (*a_state & ~MMSB__CLASS_MASK) | (*b_state & MMSB__CLASS_MASK);
     *b_state = (*b_state & ~MMSB__CLASS_MASK) | a_class;
+    if ((x->exposed || y->exposed) && !((*a_state | *b_state) & MMSB__READ_ONLY))
+        mmsb__context_stray(mmsb__record_context(a));
+}
+
+void mmsb__context_stray(uint32_t context_index) {
+    __atomic_add_fetch(&mmsb__context_record(context_index)->strayed, 1, __ATOMIC_RELEASE);
 }
 
 void mmsb__page_redzone(uint32_t index, uint64_t state, uint64_t size) {

@@ -175,7 +175,7 @@ func BeginContext(index uint32, handle uint64, defaultLocation int32, idFactor, 
 	record.id_factor = C.uint64_t(idFactor)
 	record.id_inverse = C.uint64_t(idInverse)
 	record.creates, record.frees, record.bytes_created, record.bytes_freed, record.peak_bytes = 0, 0, 0, 0, 0
-	record.sections, record.lets_write = 0, 0
+	record.sections, record.lets_write, record.strayed = 0, 0, 0
 	storeUint32((*uint32)(unsafe.Pointer(&record.generation)), Generation(handle))
 	storeUint64((*uint64)(unsafe.Pointer(&record.handle)), handle)
 }
@@ -400,6 +400,14 @@ func pinMode(write bool) C.int32_t {
 // SwapMemory swaps the memory of two records that the caller has locked or that are frames.
 func SwapMemory(a uint32, aState *uint64, b uint32, bState *uint64) {
 	C.mmsb__memory_swap(C.uint32_t(a), (*C.uint64_t)(aState), C.uint32_t(b), (*C.uint64_t)(bState))
+}
+
+// Stray counts that bytes of a context which may have been written through pointers have come into other memory, or another page.
+func Stray(context uint32) { C.mmsb__context_stray(C.uint32_t(context)) }
+
+// Strayed is how often that was.
+func Strayed(context uint32) uint64 {
+	return loadUint64((*uint64)(unsafe.Pointer(&C.mmsb__context_record(C.uint32_t(context)).strayed)))
 }
 
 // CallRelease calls the caller's function for adopted memory, on this thread, outside of every lock.

@@ -117,6 +117,7 @@ typedef struct mmsb__context_record {
     uint32_t sections, lets_write, passes; /* writing.h */
     uint32_t guard_waits;                  /* guard.h: 1: a report waits for a call */
     uint64_t guard_every, guard_pages;     /* 0 = no guard; pages that were counted */
+    uint64_t strayed; /* how often bytes that may have been written through pointers came into other memory, or another page */
 } mmsb__context_record_t;
 
 /* The two variables per thread. A library that is loaded late has little space for them, hence pointers. */

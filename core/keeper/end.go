@@ -45,7 +45,7 @@ func saveBeforeEnd(context uint64) error {
 	}
 	_ = persist.SyncJournal(context, nil) // what the disk refuses now can still be saved
 	lacks := persist.LacksRecords(context)
-	written := persist.MayBeWritten(context) && (k.options.SaveBytes != Never || k.options.SaveInterval != 0)
+	written := k.mayBeWritten() && (k.options.SaveBytes != Never || k.options.SaveInterval != 0)
 	if !lacks && !written {
 		return nil
 	}

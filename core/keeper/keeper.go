@@ -91,6 +91,7 @@ type keeper struct {
 	saving  chan struct{} // is full while somebody saves or removes
 	newest  snapshot.Header
 	savedAt atomic.Uint64 // its position
+	strayed atomic.Uint64 // persist.Strayed that the newest snapshot surely has
 	grows   float64       // bytes that a snapshot of what has changed had for each byte of journal
 
 	statistics struct {
@@ -252,7 +253,12 @@ func (k *keeper) isDue() bool { return k.written.Load() >= k.due.Load() }
 // changed says whether there are records behind the last save, or may be bytes that have none.
 func (k *keeper) changed() bool {
 	info, err := persist.GetJournalInfo(k.context)
-	return err == nil && (info.Last > k.savedAt.Load() || persist.MayBeWritten(k.context))
+	return err == nil && (info.Last > k.savedAt.Load() || k.mayBeWritten())
+}
+
+// mayBeWritten says whether the state may have bytes that neither a record nor the newest snapshot has.
+func (k *keeper) mayBeWritten() bool {
+	return persist.MayBeWritten(k.context) || persist.Strayed(k.context) != k.strayed.Load()
 }
 
 // unless works until the context ends.
@@ -418,8 +424,11 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 		return err
 	}
 	o.UnlessSame = unlessSame
-	before := k.written.Load()
+	before, strayed := k.written.Load(), persist.Strayed(k.context)
 	header, err := persist.SaveBeside(k.context, o, w)
+	if err == nil {
+		k.strayed.Store(strayed)
+	}
 	if err != nil || header == nil {
 		return err
 	}

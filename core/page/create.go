@@ -200,7 +200,7 @@ func Clone(page, id uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.context.publish(&birth{
+	clone, err := p.context.publish(&birth{
 		frame: f, size: p.Record.Size, id: id, node: p.Node(),
 		kind: journal.Clone, body: journal.Words(p.ID(), p.Record.Version),
 		prepare: func(q *Page) error {
@@ -211,6 +211,10 @@ func Clone(page, id uint64) (uint64, error) {
 			return nil
 		},
 	})
+	if p.Record.Exposed != 0 && p.State&native.ReadOnly == 0 { // a replay of the record gives other bytes
+		native.Stray(p.context.Index())
+	}
+	return clone, err
 }
 
 // CopyTo copies bytes, change mask and metadata into a page that is made of a frame.

@@ -193,7 +193,17 @@ func (s *saved) unchanged(id snapshot.ID, state lineage.Point) (since func(index
 	return since, ok
 }
 
-// MayBeWritten says whether programs may have written bytes of a context's pages through pointers.
+// Strayed counts how often bytes of a context that may have been written through pointers have come into other memory, or another
+// page, where MayBeWritten does not find them.
+func Strayed(context uint64) (times uint64) {
+	_ = use(context, func(s *state) error {
+		times = native.Strayed(s.context.Index())
+		return nil
+	})
+	return times
+}
+
+// MayBeWritten says whether programs may have written bytes of a context's pages through pointers, where they lie now.
 func MayBeWritten(context uint64) (may bool) {
 	_ = use(context, func(s *state) error {
 		for _, leaf := range s.context.Memory().Leaves() {

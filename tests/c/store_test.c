@@ -399,6 +399,63 @@ static void a_close_saves_what_has_no_records(void) {
 
 /* ---------------------------------------------------------------------------------------------------------- forms ---- */
 
+static mmsb_status_t move_to_the_disk(mmsb_page_t page) {
+    return mmsb_page_migrate(page, MMSB_LOCATION_DISK, 0);
+}
+
+static mmsb_status_t move_to_a_device(mmsb_page_t page) {
+    return mmsb_page_migrate(page, MMSB_LOCATION_GPU, 0);
+}
+
+static mmsb_status_t copy_to_a_device(mmsb_page_t page) {
+    return mmsb_page_sync(page, MMSB_SYNC_TO_DEVICE, 0);
+}
+
+static mmsb_status_t get_longer(mmsb_page_t page) {
+    return mmsb_page_resize(page, 3 * SIZE);
+}
+
+static mmsb_status_t leave_a_clone(mmsb_page_t page) {
+    mmsb_page_t clone = 0;
+    const mmsb_status_t status = mmsb_page_clone(page, ID + 1, &clone);
+    return status != MMSB_OK ? status : mmsb_page_destroy(page);
+}
+
+/* Bytes that were written through a pointer are still what a close saves when they have come elsewhere. */
+static void a_close_saves_bytes_that_have_moved(void) {
+    mmsb_status_t (*const moving[])(mmsb_page_t) = {move_to_the_disk, move_to_a_device, copy_to_a_device, get_longer,
+                                                    leave_a_clone};
+    mmsb_context_options_t simulated;
+    mmsb_context_options_init(&simulated);
+    simulated.simulate = MMSB_SIMULATE_ALWAYS;
+    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
+        for (int pinned = 0; pinned < 2; pinned++)
+            for (int saved = 0; saved < 2; saved++) { /* 1: a snapshot has what was there before */
+                mmsb_context_t context = 0;
+                REQUIRE_OK(mmsb_store_open(at("store"), &simulated, NULL, &context));
+                mmsb_page_t page = new_known_page(context);
+                if (saved)
+                    CHECK_OK(mmsb_store_save(context, 0, NULL));
+                void *address = pinned ? NULL : mmsb_page_address(page);
+                if (pinned)
+                    CHECK_OK(mmsb_page_pin(page, MMSB_PIN_WRITE, &address));
+                memcpy(address, "kept", 4);
+                if (pinned)
+                    CHECK_OK(mmsb_page_unpin(page, MMSB_PIN_WRITE));
+                CHECK_OK(moving[i](page));
+                CHECK_OK(mmsb_context_destroy(context));
+                REQUIRE_OK(mmsb_store_open(at("store"), &simulated, NULL, &context));
+                char bytes[5] = {0};
+                REQUIRE_OK(mmsb_page_lookup(context, moving[i] == leave_a_clone ? ID + 1 : ID, &page));
+                CHECK_OK(mmsb_page_read(page, 0, bytes, 4));
+                CHECK(strcmp(bytes, "kept") == 0);
+                const uint64_t snapshots = point_count();
+                CHECK_OK(mmsb_context_destroy(context));
+                CHECK_EQUAL(point_count(), snapshots); /* nothing was left to save */
+                clear_folder();
+            }
+}
+
 static void started_work_does_the_same(void) {
     make_store("one");
     mmsb_context_t context = 0;
@@ -765,6 +822,7 @@ int main(void) {
     RUN_IN_FOLDER(what_no_rule_keeps_goes);
     RUN_IN_FOLDER(the_keeper_saves_by_itself);
     RUN_IN_FOLDER(a_close_saves_what_has_no_records);
+    RUN_IN_FOLDER(a_close_saves_bytes_that_have_moved);
     RUN_IN_FOLDER(started_work_does_the_same);
     RUN_IN_FOLDER(a_try_does_not_wait);
     RUN_IN_FOLDER(wrong_arguments_of_an_open);

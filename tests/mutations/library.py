@@ -9,6 +9,8 @@ OWN_MEMORY = "own_memory_test"
 FIRST_CALL = "first_call_test"
 LOG = "log_test"
 MASKS = "masks_test"
+PAGES = "pages_test the_whole_limit_serves_each_size"
+STORES = "store_test a_close_saves_bytes_that_have_moved"
 SYSTEMS = "systems_test"
 
 LIBRARY = Library(
@@ -16,13 +18,15 @@ LIBRARY = Library(
     folders=(),
     package="",
     mode=OWN_MEMORY,
-    sound=(OWN_MEMORY, FIRST_CALL, LOG, MASKS, f"{SYSTEMS} RLIMIT_AS", f"{SYSTEMS} clone3", f"{SYSTEMS} eventfd2"),
+    sound=(OWN_MEMORY, FIRST_CALL, LOG, MASKS, PAGES, STORES, f"{SYSTEMS} RLIMIT_AS", f"{SYSTEMS} clone3", f"{SYSTEMS} eventfd2"),
     seconds=120,
     programs=(
         ("tests/c/own_memory_test.c",),
         ("tests/c/first_call_test.c",),
         ("tests/c/log_test.c",),
         ("tests/c/masks_test.c",),
+        ("tests/c/pages_test.c",),
+        ("tests/c/store_test.c",),
         ("tests/systems/systems_test.c", "tests/systems/work.c"),
     ),
     mutants=(
@@ -30,6 +34,16 @@ LIBRARY = Library(
             "empty-masks-count", "to clear a mask without a bit is a change",
             "is_marked", "0, words) < words", "0, words) <= words",
             mode=MASKS,
+        ),
+        Mutant(
+            "moved-bytes-are-forgotten", "bytes that were written through a pointer have a record when they have moved",
+            "mmsb__memory_swap", "x->exposed || y->exposed", "0",
+            mode=STORES,
+        ),
+        Mutant(
+            "magazines-stay-at-the-limit", "at the limit a thread keeps what its magazines have",
+            "mmsb__magazines_leave", "&& !cache->busy", "&& cache->busy",
+            mode=PAGES,
         ),
         # The check of the system at the first call.
         Mutant(
