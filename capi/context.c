@@ -81,7 +81,7 @@ mmsb_status_t mmsb_context_page_count(mmsb_context_t context, uint64_t *count) {
 mmsb_status_t mmsb_context_pages(mmsb_context_t context, uint64_t *cursor, mmsb_page_t *pages, size_t capacity, size_t *count) {
     DOOR_ENTER();
     DOOR_POINTER(cursor);
-    DOOR_POINTER(pages);
+    DOOR_ARRAY(pages, capacity);
     DOOR_POINTER(count);
     if (capacity == 0)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");

@@ -582,7 +582,7 @@ mmsb_status_t mmsb_context_device_pages(mmsb_context_t context, int32_t device, 
                                         size_t capacity, size_t *count) {
     DOOR_ENTER();
     DOOR_POINTER(cursor);
-    DOOR_POINTER(pages);
+    DOOR_ARRAY(pages, capacity);
     DOOR_POINTER(count);
     if (capacity == 0)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "capacity is 0, at least 1 is needed");

@@ -2756,7 +2756,8 @@ MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
  *
  * Addresses  Of memory of the stream's device, or of host memory that it reaches (PINNED, UNIFIED); of host memory for
  *            MMSB_STREAM_HOST. Any alignment, unless a function says otherwise. A kernel that touches other addresses loses the
- *            device, as a program's own would. Memory must stay valid until the stream has passed the work.
+ *            device, as a program's own would; a simulated device refuses it with MMSB_E_INVALID_ARGUMENT. Memory must stay
+ *            valid until the stream has passed the work.
  * Order      As for mmsb_stream_copy: the caller has begun a use of the blocks.
  * Overlaps   What a call writes overlaps neither what it reads nor what else it writes: MMSB_E_INVALID_ARGUMENT. The same code is
  *            for ranges past the last address, and for NULL with bytes. Other bytes are not touched.

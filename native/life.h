@@ -143,10 +143,12 @@ static inline void mmsb__page_end(mmsb__cache_t *cache, mmsb__magazine_t *magazi
 /* Ends a small page that has nothing beside its bytes: 1, or 0 with nothing done. */
 static inline int mmsb__page_destroy_fast(uint64_t page) {
     mmsb__cache_t *cache = mmsb__current;
+    if (MMSB__UNLIKELY(!cache)) /* before the library's first call there are no records */
+        return 0;
     mmsb__record_t *record = mmsb__record_of(page);
     uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
     const uint64_t beside = mmsb__state_beside(state, page) - MMSB__LIVE; /* for a page that can end here: only the class */
-    if (MMSB__UNLIKELY(!cache || beside >= MMSB__SMALL_CLASSES || mmsb__page_is_last(page)))
+    if (MMSB__UNLIKELY(beside >= MMSB__SMALL_CLASSES || mmsb__page_is_last(page)))
         return 0;
     const uint32_t class_number = (uint32_t)beside;
     mmsb__cache_set_busy(cache);

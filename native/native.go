@@ -356,7 +356,7 @@ func FindPage(context uint32, id uint64) uint64 {
 func ListRecords(first, count uint32, pages []uint64) (looked, found uint32) {
 	var n C.uint32_t
 	looked = uint32(C.mmsb__records_list(C.uint32_t(first), C.uint32_t(count),
-		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.uint32_t(len(pages)), &n))
+		(*C.mmsb_page_t)(unsafe.Pointer(unsafe.SliceData(pages))), C.uint32_t(min(len(pages), int(count))), &n))
 	return looked, uint32(n)
 }
 

@@ -46,9 +46,21 @@ func (l *loader) segment(segment snapshot.Loaded) (fill func() error, err error)
 	return func() error { return l.fill(segment, indices, first) }, nil
 }
 
+// inNoFile is saved.changedIn of pages that come to another place than they had.
+const inNoFile = -1
+
+// isMoved says whether a page comes to another place than it had.
+func (l *loader) isMoved(entry *snapshot.Page) bool {
+	if entry.Location == abi.LocationCPU {
+		return false
+	}
+	to, err := l.placement(entry)
+	return err == nil && to != residency.Placement{Location: entry.Location, Device: entry.Device}
+}
+
 // comesFrom notes that a page has changed since the oldest file of the chain, and last in this one.
 func (l *loader) comesFrom(index uint32, file int) {
-	if file < l.file.Files()-1 {
+	if file < l.file.Files()-1 && l.changedIn[index] != inNoFile {
 		l.changedIn[index] = file
 	}
 }
@@ -138,6 +150,9 @@ func (l *loader) add(entries []snapshot.Page, indices []uint32, like residency.F
 	for i := range entries {
 		entry := &entries[i]
 		staged[i] = native.Staged{ID: entry.ID, Size: entry.Size, Epoch: entry.Epoch, Version: entry.Version, Index: indices[i]}
+		if l.isMoved(entry) {
+			staged[i].Changed, l.changedIn[indices[i]] = 1, inNoFile
+		}
 	}
 	l.filling.Lock()
 	defer l.filling.Unlock()

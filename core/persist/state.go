@@ -144,7 +144,7 @@ type saved struct {
 	// past is the state that was loaded, with the records of a journal.
 	past lineage.Point
 	// changedIn is of the pages that were loaded, by record: in which file of the chain they had changed last, unless it is the
-	// oldest.
+	// oldest; or in none (inNoFile).
 	changedIn map[uint32]int
 	totals    struct{ pages, bytes uint64 } // of the newest
 	large     map[uint32]largeSaved         // by record

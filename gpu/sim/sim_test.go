@@ -2,7 +2,9 @@ package sim_test
 
 import (
 	"encoding/binary"
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
@@ -81,6 +83,19 @@ func TestKernelsOfTheProgram(t *testing.T) {
 		AccessUnknown: true}))
 	require.Equal(t, byte(13), read(t, device, block, 1)[0])
 	require.Equal(t, 1, runs)
+
+	// Of the host it may touch what the process has; elsewhere it would end the process.
+	memory := make([]byte, 3<<12)
+	const nowhere = 8192 // where the system lets nobody have memory
+	for at, want := range map[driver.Address]status.Code{
+		driver.Address(uintptr(unsafe.Pointer(&memory[1]))): status.OK, nowhere: status.InvalidArgument,
+	} {
+		require.Equal(t, want, status.CodeOf(device.Launch(0, &driver.Launch{Function: add, Blocks: 3, Threads: 4,
+			Parameter: parameter, Accesses: []driver.Access{{Address: at, Bytes: 3<<12 - 1}}})))
+	}
+	require.NoError(t, device.Synchronize())
+	require.Equal(t, 2, runs)
+	runtime.KeepAlive(memory)
 	require.NoError(t, device.UnloadModule(module))
 	require.NoError(t, device.Free(driver.Plain, block))
 }

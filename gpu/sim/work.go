@@ -3,6 +3,11 @@
 package sim
 
 import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -43,8 +48,14 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 			parts, err = d.deviceParts(parts, call, t)
 		} else {
 			before := len(parts)
-			if parts = d.driver.hostParts(parts, t); call == Fill && len(parts) == before {
+			parts = d.driver.hostParts(parts, t)
+			switch {
+			case len(parts) > before:
+			case call == Fill:
 				err = status.Errorf(status.InvalidArgument, "0x%x is host memory that no device can access", uint64(t.address))
+			case call == Launch && !isMapped(t.address, t.bytes): // the host runs the kernel, and would end with it
+				err = status.Errorf(status.InvalidArgument, "%d bytes at 0x%x: the process has no memory there", t.bytes,
+					uint64(t.address))
 			}
 		}
 		if err != nil {
@@ -52,6 +63,20 @@ func (d *device) parts(call Call, touches []touch) ([]part, error) {
 		}
 	}
 	return parts, nil
+}
+
+// isMapped says whether the process has memory at all of some addresses.
+func isMapped(address driver.Address, bytes uint64) bool {
+	const most = 64 << 20 // that are asked for at once
+	var resident [most >> 12]byte
+	size := uint64(os.Getpagesize())
+	for from, end := uint64(address)&^(size-1), uint64(address)+bytes; from < end; from += most {
+		_, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(from), uintptr(min(end-from, most)), uintptr(unsafe.Pointer(&resident)))
+		if err == unix.ENOMEM {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {

@@ -342,6 +342,15 @@ static void listing_is_stable_under_change(void) {
     CHECK_STATUS(mmsb_context_pages(churn.context, &cursor, NULL, 2, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_context_pages(churn.context, &cursor, pages, 0, &count), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_context_pages(churn.context, &cursor, pages, 2, NULL), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_context_pages(churn.context, &cursor, pages, SIZE_MAX, &count), MMSB_E_INVALID_SIZE);
+    CHECK_STATUS(mmsb_context_device_pages(churn.context, 0, &cursor, pages, SIZE_MAX, &count), MMSB_E_INVALID_SIZE);
+    mmsb_context_t small = new_context();
+    const mmsb_page_t page = new_page(small, 1);
+    CHECK_OK(mmsb_context_pages(small, &cursor, pages, (size_t)1 << 32, &count));
+    CHECK(count == 1 && pages[0] == page);
+    CHECK_OK(mmsb_context_device_pages(small, 0, &(uint64_t){0}, pages, (size_t)1 << 32, &count));
+    CHECK_EQUAL(count, 0);
+    CHECK_OK(mmsb_context_destroy(small));
     cursor = UINT64_MAX; /* a cursor that no call gave out: the walk may be over, but nothing breaks */
     mmsb_status_t status = mmsb_context_pages(churn.context, &cursor, pages, 2, &count);
     CHECK(status == MMSB_E_INVALID_ARGUMENT || (status == MMSB_OK && count == 0));

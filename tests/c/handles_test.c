@@ -2,6 +2,9 @@
 #include "calls.h"
 #include "interface.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* The list of calls must name every function of the header that returns a status, but the getter of one. */
 static void the_list_of_calls_is_whole(void) {
     size_t count = sizeof interface_calls / sizeof interface_calls[0];
@@ -186,7 +189,26 @@ static void a_handle_value_never_returns(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* Before the first call there is nothing that a handle could lead to. Each child has a first call of its own. */
+static void bad_handles_in_the_first_call(void) {
+    fflush(NULL);
+    for (size_t i = 0; i < EVERY_CALL_COUNT; i++) {
+        const call_t *call = &every_call[i];
+        if (call->kind == 0)
+            continue;
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0)
+            _exit(call->run((uint64_t)call->kind << 60 | 1 << 28 | 1) == MMSB_E_INVALID_HANDLE ? 0 : 1);
+        int status = -1;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        if (status != 0)
+            check_fail(__FILE__, __LINE__, "%s as the first call ended with wait status %d", call->name, status);
+    }
+}
+
 int main(void) {
+    RUN(bad_handles_in_the_first_call);
     RUN(the_list_of_calls_is_whole);
     RUN(bad_handles_answer_their_codes);
     RUN(getters_answer_bad_handles_with_zero);

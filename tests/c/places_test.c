@@ -477,6 +477,22 @@ static void snapshots_bring_pages_back_to_their_place(void) {
                         places[at].location == MMSB_LOCATION_DISK ? MMSB_LOCATION_DISK : MMSB_LOCATION_CPU);
             CHECK_SAME(twins[at], pages[at]);
         }
+        /* That is where a snapshot of it has them, also one that rests on what was loaded. */
+        static const char *const bases[] = {"third.mmsb", "second.mmsb"};
+        for (int i = 0; i < 2; i++) {
+            char based[300]; /* the next call of at() changes what it gave */
+            snprintf(based, sizeof based, "%s", at(bases[i]));
+            save.base = based;
+            CHECK_OK(mmsb_snapshot_save(other, at("fourth.mmsb"), &save));
+            mmsb_snapshot_t snapshot = 0;
+            REQUIRE_OK(mmsb_snapshot_open(at("fourth.mmsb"), &snapshot));
+            for (size_t at = 0; at < place_count; at++) {
+                mmsb_snapshot_page_t found = {0};
+                CHECK_OK(mmsb_snapshot_find(snapshot, ids[at], &found));
+                CHECK_EQUAL(found.location, mmsb_page_location(twins[at]));
+            }
+            CHECK_OK(mmsb_snapshot_close(snapshot));
+        }
         CHECK_OK(mmsb_context_destroy(other));
         CHECK_OK(mmsb_context_destroy(context));
     }
