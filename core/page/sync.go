@@ -473,6 +473,11 @@ func DropHostCopy(page uint64) error {
 	return Read(page, func(p *Page) error { return p.Page.DropHostCopy() })
 }
 
+// CheckReach says whether work on a device can write a page where it lies. Errors: Unsupported, those of handles.
+func CheckReach(page uint64) error {
+	return Read(page, func(p *Page) error { return p.CheckReach() })
+}
+
 // Pinned is a page that work on a device uses: the memory that has its bytes, and what ends that.
 type Pinned struct {
 	residency.DeviceMemory

@@ -80,9 +80,8 @@ func (r *Residency) DeviceAddress(index uint32) (uintptr, error) {
 // Block is the memory of the device that the locked page's bytes are in. use: the program is about to work on it, and the
 // device's bytes are the newest. Errors: Unsupported (no device reaches the page), those of the devices.
 func (p *Page) Block(use bool) (memory DeviceMemory, err error) {
-	if at := p.Location(); at == abi.LocationCPU || at == abi.LocationDisk {
-		return memory, status.Errorf(status.Unsupported, "page 0x%016x is at location %d, which no device reaches", p.handle(),
-			at)
+	if err = p.CheckReach(); err != nil {
+		return memory, err
 	}
 	if err = p.Present(); err != nil {
 		return memory, err
@@ -94,6 +93,14 @@ func (p *Page) Block(use bool) (memory DeviceMemory, err error) {
 		_, err = p.DeviceAddress(p.Index)
 	}
 	return p.backing().memory(), err
+}
+
+// CheckReach is Unsupported where no device reaches the page.
+func (p *Page) CheckReach() error {
+	if at := p.Location(); at == abi.LocationCPU || at == abi.LocationDisk {
+		return status.Errorf(status.Unsupported, "page 0x%016x is at location %d, which no device reaches", p.handle(), at)
+	}
+	return nil
 }
 
 // DeviceRead reads the page's bytes from an offset on.

@@ -3,6 +3,8 @@
 package pages
 
 import (
+	"slices"
+
 	"libmmsb/core/abi"
 	"libmmsb/core/page"
 	"libmmsb/core/residency"
@@ -15,6 +17,13 @@ import (
 // replica on the stream's device: the page is pinned until the use ends. Errors: those of pins, too; Unsupported (any other
 // page).
 func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error) {
+	if slices.ContainsFunc(uses, writesPage) { // a pin to write gives its page another version
+		for i, use := range uses {
+			if err := check(use); err != nil {
+				return 0, i, err
+			}
+		}
+	}
 	for i := range uses {
 		if err := pin(&uses[i], s); err != nil {
 			for _, use := range uses[:i] {
@@ -28,11 +37,32 @@ func BeginUse(s *gpu.Stream, uses []gpu.Use) (handle uint64, bad int, err error)
 	return gpu.BeginUse(s, uses...)
 }
 
+func writesPage(use gpu.Use) bool {
+	return native.Kind(use.Block) == abi.KindPage && use.Access&gpu.Write != 0
+}
+
+// check refuses, before anything has changed, what cannot be used whatever else happens.
+func check(use gpu.Use) error {
+	switch {
+	case writesPage(use):
+		return page.CheckReach(use.Block)
+	case native.Kind(use.Block) == abi.KindPage:
+		return page.Read(use.Block, func(*page.Page) error { return nil })
+	}
+	_, err := gpu.FindBlock(use.Block)
+	return err
+}
+
 // AddUse is gpu.AddUse with a block or a page as BeginUse has it, which is pinned from now on.
 func AddUse(handle uint64, use gpu.Use) error {
 	s, err := gpu.StreamOf(handle)
 	if err == nil {
-		use.Failed = pin(&use, s)
+		if writesPage(use) {
+			use.Failed = check(use)
+		}
+		if use.Failed == nil {
+			use.Failed = pin(&use, s)
+		}
 		err = gpu.AddUse(handle, use)
 	}
 	return err

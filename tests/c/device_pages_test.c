@@ -207,6 +207,16 @@ static void pages_are_used_beside_blocks(void) {
     size_t bad = 9;
     CHECK_STATUS(mmsb_use_begin(w.stream, wrong, 2, &use, &bad), MMSB_E_UNSUPPORTED);
     CHECK(bad == 1 && page_info(page).read_pins == 0);
+    /* Nothing has changed, no version either. */
+    const uint64_t versions[] = {page_info(page).version, page_info(host).version};
+    const mmsb_block_t second_items[] = {host, 12345, w.block + (UINT64_C(1) << 28)};
+    for (int i = 0; i < 3; i++) {
+        const mmsb_access_t refused[] = {{.block = page, .access = MMSB_ACCESS_WRITE},
+                                         {.block = second_items[i], .access = MMSB_ACCESS_WRITE}};
+        CHECK_STATUS(mmsb_use_begin(w.stream, refused, 2, &use, &bad), i == 0 ? MMSB_E_UNSUPPORTED : MMSB_E_INVALID_HANDLE);
+        CHECK_EQUAL(bad, 1);
+    }
+    CHECK(page_info(page).version == versions[0] && page_info(host).version == versions[1]);
     CHECK_OK(mmsb_use_record(w.stream, 0, &use));
     CHECK_OK(mmsb_use_add(use, page, MMSB_ACCESS_READ_WRITE));
     CHECK_OK(mmsb_use_begin_recorded(use));
@@ -214,8 +224,9 @@ static void pages_are_used_beside_blocks(void) {
     CHECK_OK(mmsb_use_abort(use)); /* who failed may have queued some */
     CHECK_EQUAL(first_byte(page), 'r');
     CHECK_OK(mmsb_use_record(w.stream, 0, &use));
-    CHECK_OK(mmsb_use_add(use, host, MMSB_ACCESS_READ));
+    CHECK_OK(mmsb_use_add(use, host, MMSB_ACCESS_WRITE));
     CHECK_STATUS(mmsb_use_begin_recorded(use), MMSB_E_UNSUPPORTED);
+    CHECK_EQUAL(page_info(host).version, versions[1]);
     CHECK_OK(mmsb_use_abort(use));
     CHECK_OK(mmsb_use_begin(w.stream, accesses, 2, &use, NULL)); /* ends with the context */
     end_world(&w);
