@@ -1296,8 +1296,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  * Saves        A save waits at its moment until no group is open; meanwhile, and during the moment, a begin waits. Loads and
  *              the opening and closing of a journal return MMSB_E_BUSY while a group is open. On the thread that has a group open
  *              these calls, saves, mmsb_journal_sync, mmsb_journal_trim and mmsb_store_wait return MMSB_E_BUSY for the group's
- *              context, and mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like mmsb_page_create_many with a
- *              timeout.
+ *              context, and mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like other calls whose
+ *              mmsb_work_options_t has a finite timeout or after: another thread does their work.
  * Followers    In a context that follows a store (MMSB_STORE_FOLLOW) a group changes nothing, but pages are read in it as of one
  *              moment: what the writer does meanwhile is applied when no group is open. So keep it short.
  * Memory       The bytes that a group has changed, as they were, and the records of its changes are kept until its end, in memory

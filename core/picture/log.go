@@ -11,10 +11,10 @@ import (
 	"libmmsb/core/trace"
 )
 
-// ReadLog reads a log, which may have lost its beginning. Its times have no day: they count from the day 0. Errors: Format and
-// Corrupt, with the line, and those of the reader.
-func ReadLog(from io.Reader) (*Picture, error) {
-	t, err := trace.Read(from, trace.Options{Device: -1, Lost: true, Timed: true, Places: true})
+// ReadLog reads a log; lost says that it may have lost its beginning. Its times have no day: they count from the day 0. Errors:
+// Format, Corrupt and Limit, with the line, and those of the reader.
+func ReadLog(from io.Reader, lost bool) (*Picture, error) {
+	t, err := trace.Read(from, trace.Options{Device: -1, Lost: lost, Places: true})
 	if err != nil {
 		return nil, err
 	}

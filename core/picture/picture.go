@@ -40,7 +40,7 @@ type Segment struct {
 // Block is a part of a segment that somebody has, or that is free.
 type Block struct {
 	Bytes  uint64
-	Asked  uint64 // bytes of it that the program asked for; 0 where it is no block of the program
+	Asked  uint64 // bytes of it that the program asked for, also where it has freed them since; 0 where it had none
 	Before uint64 // bytes before these: the guard's
 	State  State
 	Tag    uint32 // index in Tags
@@ -91,13 +91,16 @@ type Point struct {
 	Live, Reserved uint64
 }
 
-// Totals are the bytes of now that the program asked for, and those that have memory.
+// Totals are the bytes of now that the program has, as it asked for them, and those that have memory. What it has freed is not
+// live, as in the events, whoever keeps it.
 func (p *Picture) Totals() (live, reserved uint64) {
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		reserved += s.Bytes
 		for j := range s.Blocks {
-			live += s.Blocks[j].Asked
+			if b := &s.Blocks[j]; b.State == Live {
+				live += b.Asked
+			}
 		}
 	}
 	return live, reserved

@@ -218,6 +218,8 @@ func TestSnapshots(t *testing.T) {
 		"negative place": {pickled(t, event("alloc", -1, 5)), status.Format, "event 1 of the trace: addr is not a number"},
 		"twice": {pickled(t, event("alloc", 1, 5)+event("alloc", 1, 5)), status.Corrupt,
 			"event 2 of the trace: address 0x1 is allocated and not freed before"},
+		"another size": {pickled(t, event("alloc", 1, 1000)+event("free_completed", 1, 999)), status.Corrupt,
+			"event 2 of the trace: 999 bytes are freed at 0x1, 1000 were allocated"},
 		"freed twice": {pickled(t, event("free_completed", 1, 5)+event("free_completed", 1, 5)), status.Corrupt,
 			"event 2 of the trace: address 0x1 is freed, but not allocated"},
 		"lost, allocated": {pickled(t, event("alloc", 1, 5)+event("free_completed", 1, 5)+event("free_completed", 1, 5)),
@@ -270,7 +272,7 @@ func TestSegmentsThatAreWrong(t *testing.T) {
 
 // Whatever a trace has, reading it ends, in bounds, and what is read holds together.
 func FuzzRead(f *testing.F) {
-	f.Add(csvHeader + "\n1,t,allocate,0x10,100,0x0\n1,t,free,0x10,100,0x0\n2,t,allocate failure,(nil),100,0x2\n")
+	f.Add(csvHeader + "\n1,0:0:0,allocate,0x10,100,0x0\n1,0:0:0,free,0x10,100,0x0\n2,0:0:0,allocate failure,(nil),100,0x2\n")
 	f.Add(pickled(f, event("alloc", 1, 1)+event("free_completed", 1, 1)))
 	f.Fuzz(func(t *testing.T, content string) {
 		got, err := Read(strings.NewReader(content), Options{Device: -1, Lost: len(content)%2 == 0})

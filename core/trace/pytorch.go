@@ -83,7 +83,7 @@ func readPyTorch(in *bufio.Reader, options Options) (*Trace, error) {
 		case givesBlock:
 			err = b.give(&r)
 		case refusesRequest:
-			err = b.refuse(&r)
+			b.trace.Refused++
 		default:
 			b.trace.Other++
 		}

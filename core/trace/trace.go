@@ -11,7 +11,6 @@ import (
 	"bufio"
 	"cmp"
 	"io"
-	"math"
 	"slices"
 
 	"libmmsb/core/status"
@@ -69,9 +68,8 @@ type Options struct {
 	// Lost says that a CSV may have lost its beginning, as that of a log that was full: a free without an allocation is then no
 	// error where nothing came before at its address. Snapshots always may.
 	Lost bool
-	// Timed says that a time must be there, Places that addresses and the numbers of streams and threads are wanted, of which
-	// those that no program can have are errors.
-	Timed, Places bool
+	// Places says that addresses and the numbers of streams and threads are wanted.
+	Places bool
 }
 
 // MostStreams is how many streams a trace can have.
@@ -185,9 +183,6 @@ func (b *builder) thread(number uint64) uint32 {
 
 // event is a record's, without its block.
 func (b *builder) event(r *record) (e Event, err error) {
-	if b.trace.Places != nil && (r.bytes > math.MaxInt64-min(r.address, math.MaxInt64) || r.thread > math.MaxUint32) {
-		return e, b.fail(status.Format, r.number, "%d bytes at 0x%x of thread %d cannot be", r.bytes, r.address, r.thread)
-	}
 	b.untimed = b.untimed || !r.timed
 	e = Event{Bytes: r.bytes, Time: r.time, Thread: b.thread(r.thread)}
 	e.Stream, err = b.stream(r.number, streamKey{r.stream, r.thread})
@@ -197,12 +192,10 @@ func (b *builder) event(r *record) (e Event, err error) {
 // refuse notes a request that was refused.
 func (b *builder) refuse(r *record) error {
 	b.trace.Refused++
-	places := b.trace.Places
-	if places == nil {
-		return nil
-	}
 	e, err := b.event(r)
-	places.Refusals = append(places.Refusals, Refusal{e, len(b.trace.Events)})
+	if places := b.trace.Places; places != nil {
+		places.Refusals = append(places.Refusals, Refusal{e, len(b.trace.Events)})
+	}
 	return err
 }
 
@@ -235,7 +228,7 @@ func (b *builder) see(address uint64) {
 	}
 }
 
-// give adds an event that gives a block back; the record has the bytes that it names.
+// give adds an event that gives a block back; the record has the bytes that it names, which must be those that were taken.
 func (b *builder) give(r *record) error {
 	t, is := b.live[r.address]
 	if !is {
@@ -247,12 +240,15 @@ func (b *builder) give(r *record) error {
 		}
 		t.bytes = r.bytes
 	}
+	if t.bytes != r.bytes {
+		return b.fail(status.Corrupt, r.number, "%d bytes are freed at 0x%x, %d were allocated", r.bytes, r.address, t.bytes)
+	}
 	e, err := b.event(r)
 	if err != nil {
 		return err
 	}
 	delete(b.live, r.address)
-	e.Bytes, e.Block, e.Free = t.bytes, t.block, true
+	e.Block, e.Free = t.block, true
 	b.trace.Events = append(b.trace.Events, e)
 	return nil
 }

@@ -61,8 +61,10 @@ func (r *Runtime) records(all []heldBlock) []heldBlock {
 		case b.wrapped:
 		case live && info.Stream.runtime == r && !info.Asleep:
 			add(Memory{Address: info.Address, Bytes: info.Bytes, Tag: info.Tag}, info.Stream, picture.Live)
-		case !live && (what == blocks.Ending || what == blocks.Cached) && b.stream.runtime == r:
+		case !live && what == blocks.Ending && b.stream.runtime == r:
 			add(b.memory(), b.stream, picture.Awaiting)
+		case !live && what == blocks.Cached && b.stream.runtime == r: // a magazine keeps it; statistics want what was asked for
+			add(b.memory(), b.stream, picture.Nameless)
 		}
 	})
 	return all

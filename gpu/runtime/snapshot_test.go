@@ -11,6 +11,7 @@ import (
 
 	"libmmsb/core/picture"
 	"libmmsb/core/pool"
+	"libmmsb/gpu/blocks"
 	"libmmsb/gpu/sim"
 )
 
@@ -199,6 +200,34 @@ func TestTheHistoryLeadsToThePicture(t *testing.T) {
 		_, err := Free(handle, nil)
 		require.NoError(t, err)
 	}
+}
+
+// What was freed is not live, whether a magazine keeps it or its free waits for a use: neither now nor in the history.
+func TestWhatIsKeptIsNotLive(t *testing.T) {
+	log := NewLog(1 << 10)
+	w := pooledWith(t, 1, log)
+	var handles []uint64
+	for range 5 {
+		handles = append(handles, w.mustAllocate(t, 0, 5*mib))
+	}
+	for _, handle := range handles[1:4] {
+		require.True(t, blocks.Cache(handle))
+	}
+	use, _, err := BeginUse(w.streams[0], Use{Block: handles[4], Access: Read})
+	require.NoError(t, err)
+	mustFree(t, handles[4])
+	p := w.runtime.Snapshot(log)
+	requireTiled(t, p)
+	_, asked, _ := sums(p)
+	delete(asked, picture.Free)
+	want := map[picture.State]uint64{picture.Live: 5 * mib, picture.Awaiting: 5 * mib, picture.Nameless: 15 * mib}
+	require.Equal(t, want, asked)
+	points, peak := p.Timeline(100)
+	require.Equal(t, w.runtime.Usage().Live, points[len(points)-1].Live)
+	require.Zero(t, points[0].Live)
+	require.EqualValues(t, 25*mib, peak.Live)
+	require.NoError(t, EndUse(use))
+	w.freeAll(t)
 }
 
 // Pictures beside threads are of one moment, and always whole.

@@ -21,7 +21,7 @@ TRACES = Go(
         ),
         Mutant(
             "freed-size", "a free of another size than the block's is replayed",
-            "csvReader.line", "is && t.bytes != r.bytes", "is && t.bytes < r.bytes && false",
+            "builder.give", "if t.bytes != r.bytes {", "if t.bytes < r.bytes && false {",
         ),
         Mutant(
             "midnight", "times behind midnight lie before those before it",

@@ -99,8 +99,7 @@ replay does not. Ctrl-C ends it without a result.`,
 	memory := c.Flags().String("memory", "80GiB", "give the simulated device `SIZE` bytes, like 24GiB")
 	c.Flags().IntVar(&on.Ordinal, "device", -1, "replay on device `N` of the driver; -1: on a simulated one")
 	recorded := c.Flags().Int("recorded-device", -1, "replay what device `N` of a snapshot of several recorded")
-	lost := c.Flags().Bool("lost-beginning", false,
-		"take what a CSV frees without an allocation for allocated before, as in a log that was full")
+	lost := lostFlag(c)
 	c.Flags().BoolVar(&on.Threads, "threads", false, "play each recorded thread in one of its own")
 	c.Flags().Float64Var(&on.Speed, "speed", 0, "play the calls at their times, `FACTOR` times as fast as recorded")
 	compare := c.Flags().Bool("compare", false, "put two or more CONFIGURATIONs side by side")
@@ -129,7 +128,7 @@ replay does not. Ctrl-C ends it without a result.`,
 			return err
 		}
 		p := replays{run: r, path: arguments[0], on: on}
-		if err := p.all(names, trace.Options{Device: *recorded, Lost: *lost, Timed: on.Speed > 0}); err != nil {
+		if err := p.all(names, trace.Options{Device: *recorded, Lost: *lost}); err != nil {
 			return err
 		}
 		if *tune {
@@ -146,6 +145,11 @@ replay does not. Ctrl-C ends it without a result.`,
 		return nil
 	}
 	return c
+}
+
+func lostFlag(c *cobra.Command) *bool {
+	return c.Flags().Bool("lost-beginning", false,
+		"take what a CSV frees without an allocation for allocated before, as in a log that was full")
 }
 
 // tuned are the configurations that --tune tries, the default first.
@@ -243,10 +247,22 @@ func (p *replays) read(of trace.Options) error {
 	defer bar.clear()
 	size := source.Size()
 	from := &metered{Reader: io.NewSectionReader(source, 0, size), read: func(done uint64) { bar.bytes(done, uint64(size)) }}
-	if p.trace, err = trace.Read(from, of); err != nil {
-		return status.Errorf(status.CodeOf(err), "%s: %s", p.path, status.Of(err).Text)
+	p.trace, err = trace.Read(from, of)
+	return p.unread(p.path, err)
+}
+
+// unread is the error of reading a file that was opened. A trace above a limit is refused as a damaged one is: its exit code is
+// not that of a file that does not exist.
+func (r *run) unread(path string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = status.Errorf(status.CodeOf(err), "%s: %s", path, status.Of(err).Text)
+	if status.CodeOf(err) == status.Limit {
+		r.complain(err)
+		return result(exitBad)
+	}
+	return err
 }
 
 // metered is a reader that tells how much was read.

@@ -12,7 +12,6 @@ import (
 
 	"libmmsb/core/file"
 	"libmmsb/core/picture"
-	"libmmsb/core/status"
 )
 
 func (r *run) memoryReport() *cobra.Command {
@@ -22,19 +21,21 @@ runtime.snapshot("memory.json")), or, by the ending .csv, the log of a runtime o
 browser, one file that needs no other: segments as rows of blocks by tag, bytes and fragmentation over time, and who allocated
 what. --torch writes the pickle that pytorch.org/memory_viz opens. Without either it prints the statistics.
 
-A log has no segments: each block that is live at its end is shown as one.`,
+A log has no segments: each block that is live at its end is shown as one. One that was full has lost its beginning, and needs
+--lost-beginning where it frees what was allocated there.`,
 		Example: "  mmsb memory report memory.json -o memory.html\n" +
 			"  mmsb memory report log.csv -o memory.html --torch memory.pickle",
 		Args: takes("a FILE", 1, 1)}
 	out := output(c, "`PAGE` of HTML to write")
 	torch := c.Flags().String("torch", "", "`PICKLE` to write")
+	lost := lostFlag(c)
 	c.RunE = func(c *cobra.Command, arguments []string) error {
 		for _, path := range []string{*out, *torch} {
 			if err := notOutput(c, path); err != nil {
 				return err
 			}
 		}
-		p, err := r.picture(arguments[0])
+		p, err := r.picture(arguments[0], *lost)
 		if err != nil {
 			return err
 		}
@@ -61,23 +62,20 @@ A log has no segments: each block that is live at its end is shown as one.`,
 	return c
 }
 
-// picture reads a picture, or a log.
-func (r *run) picture(path string) (*picture.Picture, error) {
+// picture reads a picture, or a log, which may have lost its beginning.
+func (r *run) picture(path string, lost bool) (p *picture.Picture, err error) {
 	source, err := file.Open(r.FS, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = source.Close() }()
 	from := io.NewSectionReader(source, 0, source.Size())
-	read := picture.ReadJSON
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		read = picture.ReadLog
+		p, err = picture.ReadLog(from, lost)
+	} else {
+		p, err = picture.ReadJSON(from)
 	}
-	p, err := read(from)
-	if err != nil {
-		return nil, status.Errorf(status.CodeOf(err), "%s: %s", path, status.Of(err).Text)
-	}
-	return p, nil
+	return p, r.unread(path, err)
 }
 
 func (r *run) memoryNumbers(p *picture.Picture) {

@@ -2,6 +2,8 @@ package command
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"libmmsb/core/picture"
+	"libmmsb/core/trace"
 )
 
 func TestMemoryReport(t *testing.T) {
@@ -48,6 +51,47 @@ func TestMemoryReport(t *testing.T) {
 	bad(t, exitFailed, []string{"cannot open the directory"}, "memory", "report", path("memory.json"), "-o", path("no/page"))
 	bad(t, exitUsage, []string{"a FILE"}, "memory", "report")
 	bad(t, exitUsage, []string{"needs a command"}, "memory")
+}
+
+// A report and a replay read a log in the same way: what one refuses the other does, too, in the same words.
+func TestReportsAndReplaysRefuseTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.csv")
+	streams := ""
+	for number := range trace.MostStreams + 1 {
+		streams += fmt.Sprintf("1,12:00:00,allocate,0x%x,5,0x%x\n", 0x1000+number*16, number)
+	}
+	const sound = "1,12:00:00,allocate,0x10,5,0x0\n"
+	for lines, says := range map[string]string{
+		sound:                                  "",
+		sound + "1,12:00:00,free,0x10,5,0x0\n": "",
+		sound + "1,12:00:00,free,0x20,5,0x0\n": "line 3 of the trace: address 0x20 is freed, but not allocated",
+		sound + "1,12:00:00,free,0x10,6,0x0\n": "line 3 of the trace: 6 bytes are freed at 0x10, 5 were allocated",
+		sound + "1,zz,free,0x10,5,0x0\n":       `line 3 of the trace: time "zz" is not like`,
+		sound + "1,12:00:00,free,0x10":         "line 3 of the trace: line is cut off after 20 bytes",
+		sound + "1,12:00:00,allocate failure,0x0,18446744073709551615,0x0\n": "",
+
+		"4294967296,12:00:00,free,0x10,5,0x0\n":             "line 2 of the trace: thread is 4294967296, more than 4294967295",
+		"1,12:00:00,allocate,0x9,9223372036854775807,0x0\n": "line 2 of the trace: 9223372036854775807 bytes at 0x9 end",
+
+		streams: "line 4098 of the trace: stream 0x1000 is one more than 4096 streams",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte("Thread,Time,Action,Pointer,Size,Stream\n"+lines), 0o600))
+		_, reported, code := mmsb("memory", "report", path)
+		_, replayed, same := replaying(context.Background(), invented, path)
+		require.Equal(t, reported, replayed)
+		require.Equal(t, code, same, "%s", reported)
+		if says == "" {
+			require.Empty(t, reported)
+			continue
+		}
+		require.Contains(t, reported, path+": "+says)
+		require.Equal(t, exitBad, code)
+	}
+	require.NoError(t, os.WriteFile(path, []byte("Thread,Time,Action,Pointer,Size,Stream\n1,12:00:00,free,0x20,5,0x0\n"), 0o600))
+	require.Regexp(t, `(?m)^peak of live +5$`, good(t, "memory", "report", path, "--lost-beginning"))
+	_, complaint, code := replaying(context.Background(), invented, path, "--lost-beginning")
+	require.Empty(t, complaint)
+	require.Equal(t, exitGood, code)
 }
 
 type picturesWritten struct{ html, torch bytes.Buffer }

@@ -92,6 +92,8 @@ func TestReplaysThatCannotBe(t *testing.T) {
 	content, err := os.ReadFile(traced)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(cut, content[:1000], 0o600))
+	large := filepath.Join(t.TempDir(), "large.pickle")
+	require.NoError(t, os.WriteFile(large, []byte("\x80\x04"+strings.Repeat("]", 1<<20)), 0o600))
 	for _, c := range []struct {
 		code      int
 		complaint string
@@ -110,6 +112,7 @@ func TestReplaysThatCannotBe(t *testing.T) {
 		{exitUsage, `configuration of the pool, position 6: "x"`, []string{traced, "slack:x"}},
 		{exitUsage, `position 8: "y" has no value`, []string{traced, "--compare", "default", "slack:1,y"}},
 		{exitFailed, "cannot open nowhere", []string{"nowhere"}},
+		{exitBad, large + ": pickle takes ", []string{large}},
 		{exitBad, cut + ": line 19 of the trace: line is cut off after ", []string{cut}},
 	} {
 		out, complaint, code := replaying(context.Background(), invented, c.arguments...)
