@@ -32,7 +32,7 @@ static inline void mmsb__record_clean(mmsb__record_t *record, uint32_t class_num
 
 /* Swaps the memory of two locked records, or of a record and a frame. */
 void mmsb__memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_state);
-/* Counts that bytes which may have been written through pointers are elsewhere now, where nobody sees that they have no record. */
+/* Counts that bytes which may have been written through pointers are elsewhere now, where nobody sees that no record has them. */
 void mmsb__context_stray(uint32_t context_index);
 
 /* Call after a locked page got other memory: only its bytes may be touched (AddressSanitizer builds). */

@@ -71,7 +71,8 @@ func isMapped(address driver.Address, bytes uint64) bool {
 	var resident [most >> 12]byte
 	size := uint64(os.Getpagesize())
 	for from, end := uint64(address)&^(size-1), uint64(address)+bytes; from < end; from += most {
-		_, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(from), uintptr(min(end-from, most)), uintptr(unsafe.Pointer(&resident)))
+		length := uintptr(min(end-from, most))
+		_, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(from), length, uintptr(unsafe.Pointer(&resident)))
 		if err == unix.ENOMEM {
 			return false
 		}

@@ -67,7 +67,7 @@ STORES = Go(
         ),
         Mutant(
             "intervals-look-for-records", "an interval saves nothing that has no record",
-            "keeper.changed", "|| persist.MayBeWritten(k.context)", "",
+            "keeper.changed", "|| k.mayBeWritten()", "",
             mode=END,
         ),
         Mutant(
