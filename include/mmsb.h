@@ -1525,12 +1525,12 @@ typedef struct mmsb_save_options {
 MMSB_API void mmsb_save_options_init(mmsb_save_options_t *options);
 
 /* Saves the context to a file and replaces a file that exists there. A context runs one save at a time.
- * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION,
- * MMSB_E_BUSY (a save or a load of the context is running, without queue; raw_writes; base_in_use), MMSB_E_INVALID_STATE
- * (raw_writes is wait, and the calling thread is in a writing section or holds a WRITE pin), MMSB_E_NO_SPACE, MMSB_E_IO,
- * MMSB_E_NOT_FOUND (base), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT,
- * MMSB_E_FORMAT (base), MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until the file is on disk
- * or the time is over. Since 0.1. */
+ * Errors: handle errors, MMSB_E_INVALID_ARGUMENT (path, options; base in another directory), MMSB_E_STRUCT_VERSION, MMSB_E_BUSY
+ * (a save or a load of the context is running, without queue; raw_writes; base_in_use), MMSB_E_INVALID_STATE (raw_writes is wait,
+ * and the calling thread is in a writing section or holds a WRITE pin), MMSB_E_NO_SPACE, MMSB_E_IO, MMSB_E_NOT_FOUND (base, or a
+ * folder), MMSB_E_MISMATCH (the state does not come from base; base was replaced meanwhile), MMSB_E_CORRUPT, MMSB_E_FORMAT
+ * (base), MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: until the file is on disk or the time
+ * is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_save(mmsb_context_t context, const char *path, const mmsb_save_options_t *options);
 
 /* The asynchronous form of mmsb_snapshot_save; progress counts bytes. The moment of the snapshot lies between this call and the
@@ -1852,10 +1852,11 @@ MMSB_API void mmsb_journal_options_init(mmsb_journal_options_t *options);
  * one stay. Any other context must have all that the directory has: if another one has gone on with the journal since this one
  * loaded or closed it, load it again. Calls of other threads wait while the call looks at the pages.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_ALREADY_EXISTS (the context has a journal),
- * MMSB_E_BUSY (another process writes the journal; a save or a load is running), MMSB_E_MISMATCH (the journal is of another
- * lineage, or has gone on), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file system cannot share memory, and durability
- * is not call), MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT, MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT,
- * MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for the disk or until the time is over. Since 0.1. */
+ * MMSB_E_NOT_FOUND (a folder above the directory), MMSB_E_BUSY (another process writes the journal; a save or a load is running),
+ * MMSB_E_MISMATCH (the journal is of another lineage, or has gone on), MMSB_E_INVALID_STATE (base), MMSB_E_UNSUPPORTED (the file
+ * system cannot share memory, and durability is not call), MMSB_E_IO, MMSB_E_NO_SPACE, MMSB_E_CORRUPT, MMSB_E_FORMAT,
+ * MMSB_E_OUT_OF_MEMORY, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK. Threads: any. Blocks: for the disk or until the time is over. Since
+ * 0.1. */
 MMSB_API mmsb_status_t mmsb_journal_open(mmsb_context_t context, const char *directory, const mmsb_journal_options_t *options);
 
 /* The asynchronous form of mmsb_journal_open; progress counts the bytes of the base.
@@ -2079,9 +2080,9 @@ MMSB_API void mmsb_store_options_init(mmsb_store_options_t *options);
  * with a snapshot of its own, and the states that it leaves can still be opened by their names. mmsb_context_destroy closes the
  * store.
  * Errors: MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_BUSY (another writer; the text has its process and host),
- * MMSB_E_NOT_FOUND (no store to read, no such name, record or time), MMSB_E_INVALID_STATE (the directory has other files and no
- * store), those of mmsb_context_create, mmsb_snapshot_load and mmsb_journal_open. Threads: any. Blocks: until the state is loaded
- * or the time is over. Since 0.1. */
+ * MMSB_E_NOT_FOUND (no store to read, no such name, record or time; a folder above it), MMSB_E_INVALID_STATE (the directory has
+ * other files and no store), those of mmsb_context_create, mmsb_snapshot_load and mmsb_journal_open. Threads: any. Blocks: until
+ * the state is loaded or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_open(const char *directory, const mmsb_context_options_t *context_options,
                                        const mmsb_store_options_t *options, mmsb_context_t *context);
 

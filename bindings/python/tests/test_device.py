@@ -10,13 +10,15 @@ import math
 import os
 import pickle
 import pickletools
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mmsb
 import pytest
 from conftest import PATIENCE
+from mmsb._ffi import lib
 
 BYTES = 4096
 
@@ -367,6 +369,35 @@ def test_a_refusal_asks_the_program(sim: mmsb.Context) -> None:
             stream.allocate(900)
         assert runtime.stats().refused_calls == 4 == len(asked)
         assert large.free() is False
+
+
+def test_what_the_program_raises_when_it_is_asked(sim: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised by the call that allocates, and is no "try again"."""
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraised: said.append(str(unraised.exc_value)))
+
+    def refused(size: int, attempt: int) -> bool:
+        if size == 3000:
+            with pytest.raises(SystemExit, match="2000"):  # a call within the call
+                queue.allocate(2000)
+        raise SystemExit(f"{size} {attempt}")
+
+    with sim.create_runtime(budget=1000, refused=refused) as runtime, runtime.stream() as queue:
+        calls: list[Callable[[], object]] = [
+            lambda: queue.allocate(2000),
+            lambda: queue.allocate(3000),
+            lambda: runtime.allocate(2000),
+            lambda: runtime.allocate(2000, queue.native),
+        ]
+        for call, size in zip(calls, (2000, 3000, 2000, 2000)):
+            with pytest.raises(SystemExit, match=f"{size} 1"):
+                call()
+        assert (runtime.stats().refused_calls, said) == (5, [])
+        # One of another library: nobody of Python's is there to raise it.
+        block, address = ctypes.c_uint64(), ctypes.c_void_p()
+        assert lib.mmsb_block_allocate(queue.handle, 2000, 0, 0, block, address) == mmsb.LimitError.code
+        assert (runtime.stats().refused_calls, said) == (6, ["2000 1"])
+        assert queue.allocate(500).bytes == 500
 
 
 def test_log_ledger_guard_and_tags(sim: mmsb.Context, tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import mmsb
+import mmsb.state
 import numpy
 import pytest
 from conftest import PATIENCE, runs_out_of_time
@@ -301,6 +303,41 @@ def test_a_missing_file_is_a_file_not_found_error(ctx: mmsb.Context, tmp_path: P
     with pytest.raises(mmsb.NotFoundError) as other:
         ctx.page(3)
     assert not isinstance(other.value, FileNotFoundError)
+
+
+def test_a_missing_folder_is_a_file_not_found_error(ctx: mmsb.Context, tmp_path: Path) -> None:
+    nowhere = tmp_path / "none" / "name"
+    calls: list[Callable[[], object]] = [
+        lambda: ctx.save(nowhere),
+        lambda: ctx.save(nowhere, durable=False),
+        lambda: ctx.journal(nowhere),
+        lambda: mmsb.open(nowhere),
+        lambda: mmsb.state.save(nowhere, {}),
+    ]
+    for call in calls:
+        with pytest.raises(mmsb.MissingFileError) as error:
+            call()
+        assert isinstance(error.value, FileNotFoundError) and error.value.errno == 2
+
+
+def test_wrong_arguments_are_named(ctx: mmsb.Context) -> None:
+    page: Any = ctx.create_page(10)
+    context, delta, package = cast("Any", ctx), cast("Any", mmsb.Delta), cast("Any", mmsb)
+    calls: dict[str, Callable[[], object]] = {
+        "'float' object cannot be interpreted as an integer": lambda: page[1.5],
+        "'str' object cannot be interpreted as an integer": lambda: page.__setitem__("x", 1),
+        "other must be a Page, not NoneType": lambda: page.compare(None),
+        "other must be a Page, not bytes": lambda: page.differences(b""),
+        "parent must be a Page, not int": lambda: context.add_dependency(1, 2),
+        "child must be a Page, not int": lambda: context.remove_dependency(page, 2),
+        "new must be a Page, not str": lambda: delta.from_pages(page, "new"),
+        "a run must be an offset and bytes, not 'a'": lambda: delta.runs("a"),
+        "a run must be an offset and bytes, not 5": lambda: delta.runs([(0, b"x"), 5]),
+        "older must be a Snapshot, not float": lambda: package.diff(1.5, 2),
+    }
+    for text, call in calls.items():
+        with pytest.raises(TypeError, match=f"^{text}$"):
+            call()
 
 
 def test_errors_name_pages_by_their_ids(ctx: mmsb.Context) -> None:

@@ -323,6 +323,26 @@ def test_what_was_adopted_is_let_go_page_by_page(ctx: mmsb.Context) -> None:
         assert reference() is None
 
 
+def test_one_memory_can_be_adopted_more_than_once(ctx: mmsb.Context) -> None:
+    """Each page lets its own object go."""
+    import weakref
+
+    whole = np.arange(100.0)
+    views = [whole.view(Weak) for _ in range(3)]
+    references = [weakref.ref(view) for view in views]
+    with pytest.raises(mmsb.AlreadyExistsError) as error:
+        ctx.adopt_pages(views, True, ids=[7, 8, 7])
+    assert error.value.index == 2
+    del error
+    pages = ctx.adopt_pages(views, read_only=True, ids=[7, 8, 9])
+    del views
+    assert [page.id for page in pages] == [7, 8, 9]
+    for number, page in enumerate(pages):
+        page.destroy()
+        gc.collect()
+        assert [reference() is None for reference in references] == [other <= number for other in range(3)]
+
+
 def test_capsules_are_used_once(ctx: mmsb.Context) -> None:
     array = np.arange(10, dtype="u1")
     for version in (None, (1, 0)):

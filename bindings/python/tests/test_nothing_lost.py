@@ -773,6 +773,91 @@ def test_no_control_c_is_lost_while_bytes_are_written(run_python: RunPython) -> 
     assert (found.stdout, found.stderr) == ("[]\n", "")
 
 
+def test_nothing_stays_of_what_is_dropped_behind_an_exception_between_any_two_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contexts, stores, and what pages were adopted over; and each exception comes to the program."""
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    held, before = set(_lease._adopted), mmsb.debug_live_objects("context")
+
+    def context() -> None:
+        own = mmsb.Context()
+        own.adopt_pages([bytearray(5) for _ in range(3)])
+        view = own.adopt(bytearray(5)).memory()
+        own.close()
+        del view
+
+    def dropped() -> None:
+        own = mmsb.Context()
+        own.adopt(bytearray(5))
+        own.destroy_pages(own.adopt_pages([bytearray(5) for _ in range(3)]))
+
+    def store() -> None:
+        own = mmsb.open(tmp_path / "store", durability="none")
+        (own.get(1) or own.create_page(64, id=1)).memory(write=True)[0] = 1
+
+    for call in (context, dropped, store, lambda: mmsb.Context.load(tmp_path / "saved")):
+        with mmsb.Context() as saved:
+            saved.save(tmp_path / "saved", durable=False)
+        for steps in itertools.count(1):
+            ended = interrupted(steps, call)[0]
+            _lease.drop_released()
+            while ticket._detached:
+                ticket.sweep()
+            assert (lost, set(_lease._adopted), mmsb.debug_live_objects("context")) == ([], held, before), steps
+            if ended:
+                break
+        assert steps > 20
+    mmsb.open(tmp_path / "store").close()
+
+
+DROPPED = """
+import random, signal, sys, weakref
+import mmsb
+
+class Memory(bytearray):
+    pass
+
+def interrupt(*_):
+    global fired
+    fired += 1
+    raise KeyboardInterrupt
+
+def service(seconds):
+    store = mmsb.open({folder!r}, durability="none")
+    (store.get(1) or store.create_page(64, id=1)).memory(write=True)[0] = 1
+    for one in memory:
+        store.adopt(one)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+lost, fired, caught, references = [], 0, 0, []
+sys.unraisablehook = lost.append
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(1)
+for turn in range(60):
+    memory = [Memory(10) for _ in range(100)]
+    references += map(weakref.ref, memory)
+    try:
+        try:
+            service(random.uniform(1e-6, 6e-4))
+            while fired == caught:
+                pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        caught += 1
+    one = memory = None
+    mmsb.open({folder!r}).close()
+print(lost, fired - caught, sum(reference() is not None for reference in references))
+"""
+
+
+def test_no_control_c_is_lost_while_a_store_is_dropped(tmp_path: Path, run_python: RunPython) -> None:
+    found = run_python(DROPPED.format(folder=str(tmp_path / "store")))
+    assert (found.stdout, found.stderr) == ("[] 0 0\n", "")
+
+
 def interrupted(steps: int, call: Callable[[], T]) -> tuple[bool, T | None]:
     """Calls, with an exception at the numbered place where a signal's handler may raise one. Whether the call has fewer, and
     its result."""

@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import ml_dtypes
 import mmsb
@@ -23,6 +23,9 @@ from conftest import RunPython
 from mmsb import state
 from mmsb.state import tree as trees
 from mmsb.state.outline import DEPTH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Tree = Any
 
@@ -409,6 +412,22 @@ class Kinds:
 class Counted:
     layer: Layer = dataclasses.field(init=False)
     count: int = 0
+
+
+@dataclasses.dataclass
+class Unknown:
+    """With an annotation that only type checkers can evaluate."""
+
+    number: int
+    weight: NDArray[Any]
+
+
+def test_annotations_that_cannot_be_evaluated(tmp_path: Path) -> None:
+    state.save(tmp_path / "a", Unknown(2, np.ones(3)))
+    with pytest.raises(
+        mmsb.UnsupportedError, match=r"^Unknown\.weight has an annotation that .*: name 'NDArray' is not defined$"
+    ):
+        state.load(tmp_path / "a", like=Unknown)
 
 
 def test_fields_of_types_with_parameters(tmp_path: Path) -> None:

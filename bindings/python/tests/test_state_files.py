@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zipfile
 from collections.abc import Callable
@@ -207,6 +208,37 @@ def test_members_that_are_no_arrays(tmp_path: Path) -> None:
     state.import_npz(tmp_path / "a.npz", tmp_path / "a")
     with np.load(tmp_path / "a.npz") as found:
         same(state.load(tmp_path / "a"), {name: found[name] for name in ("folder/inside", "readme.txt", "empty")})
+
+
+def test_zeros_at_the_end_are_refused(tmp_path: Path) -> None:
+    """NumPy drops them."""
+    kept = {"inner": "a\0b", "bytes": b"\0b", "none": "", "array": np.array(["a\0b"])}
+    state.save(tmp_path / "a", kept)
+    state.export_npz(tmp_path / "a", tmp_path / "b")
+    with np.load(tmp_path / "b") as found:
+        assert {name: found[name].tolist() for name in found} == {**kept, "array": ["a\0b"]}
+    state.save(tmp_path / "a", {**kept, "text": "ab\0", "key": b"\1\0\0", "numpy": np.bytes_(b"c\0")})
+    with pytest.raises(mmsb.UnsupportedError, match=r"3 values: text ends in zeros, .*; key ends .*; numpy ends") as error:
+        state.export_npz(tmp_path / "a", tmp_path / "b")
+    assert "inner" not in str(error.value)
+
+
+@pytest.mark.parametrize("export", [state.export_npz, state.export_safetensors])
+def test_the_longest_names_of_files(tmp_path: Path, export: Callable[[Path, Path], None]) -> None:
+    state.save(tmp_path / "a", {"x": np.ones(3)})
+    export(tmp_path / "a", tmp_path / ("e" * 255))
+    assert sorted(map(len, os.listdir(tmp_path))) == [1, 255]
+
+
+def test_npz_with_missing_bytes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole", a=np.arange(5), b=np.ones(3))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for begin in range(0, len(whole), 20):
+        (tmp_path / "part.npz").write_bytes(whole[:begin] + whole[begin + 20 :])
+        with pytest.raises(mmsb.CorruptError):
+            state.import_npz(tmp_path / "part.npz", tmp_path / "a")
+    with pytest.raises(FileNotFoundError):
+        state.import_npz(tmp_path / "none.npz", tmp_path / "a")
 
 
 def test_names_without_utf8_are_refused(tmp_path: Path) -> None:

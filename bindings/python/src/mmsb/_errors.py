@@ -85,7 +85,7 @@ class NotFoundError(MMSBError, KeyError):
 
 
 class MissingFileError(NotFoundError, FileNotFoundError):
-    """There is no such file."""
+    """There is no such file, or no folder above it."""
 
 
 class AlreadyExistsError(MMSBError, ValueError):
@@ -179,7 +179,7 @@ class IoError(MMSBError, OSError):
 
 
 class MissingFolderError(IoError, FileNotFoundError):
-    """A folder of a path does not exist."""
+    """The folder of disk_path or of a ledger does not exist. Without a folder above a file, it is a MissingFileError."""
 
 
 class CorruptError(MMSBError, ValueError):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import itertools
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from . import _abi
@@ -64,22 +64,25 @@ class Holder:
 
 
 class Watch(weakref.ref[Any]):
-    """A weak reference that functions of C can be called with, when what it refers to is gone."""
+    """A weak reference that functions of C can be called with, when what it refers to is gone. A thing may have several."""
 
     __slots__ = ("calls",)
+    __eq__, __hash__ = object.__eq__, object.__hash__
     _as_parameter_ = 0
     calls: Watch
 
 
 _watches: set[Watch] = set()
+atexit.register(_watches.clear)
 
 
 def when_gone(thing: object, then: Callable[..., object], *arguments: Any) -> Watch:
-    """Calls a function of the library when thing is gone.
+    """Calls a function of the library when thing is gone, but never at exit: things may be used until the process ends.
 
     A signal's handler may raise an exception between any two steps of Python, also in a function that is called because an object
-    is gone, where the exception is lost and the rest is not done. So pins, groups and writing sections end without Python: the
-    weak reference calls the library's function, with one argument more than it takes.
+    is gone, where the exception is lost and the rest is not done. So contexts, pins, groups and writing sections end without
+    Python: the weak reference calls the library's function, with one argument more than it takes. What was registered last is
+    called first.
     """
     watch = Watch(thing, _watches.discard)
     _watches.add(watch)
@@ -102,8 +105,8 @@ class Pins:
         self.holders: list[Holder] = []
         for i in range(len(pages)):
             holder = Holder()
-            if _held:
-                when_dropped(holder, drop_released)
+            if _adopted:
+                drop_released_with(holder)
             when_gone(holder, lib.mmsb_page_unpin_many, ctypes.byref(pages, 8 * i), self.taken, mode, None)
             self.holders.append(holder)
 
@@ -138,13 +141,19 @@ def free_memory(address: int) -> None:
 
 # Objects whose memory the library may access at any time. Never freed: a process may exit while the library uses them.
 _held: dict[int, object] = {}
-ctypes.PyDLL(None).Py_IncRef(ctypes.py_object(_held))
+# Those that pages were adopted over, by the token of the call and their address.
+_adopted: dict[tuple[int, int], object] = {}
 _tokens = itertools.count(1)
+
+
+def new_token() -> int:
+    """A number for hold() and hold_adopted()."""
+    return next(_tokens)
 
 
 def hold(thing: object) -> int:
     """Keeps thing alive until let_go(token)."""
-    token = next(_tokens)
+    token = new_token()
     _held[token] = thing
     return token
 
@@ -154,46 +163,35 @@ def let_go(token: int) -> None:
     _held.pop(token, None)
 
 
-# The release callback must not call the library, but dropping an object may: objects are dropped after the call.
-_released: deque[object] = deque()
+def hold_adopted(token: int, addresses: Iterable[int], owners: Iterable[object]) -> None:
+    """Keeps each owner alive until the page over its address has ended. A token has an address once."""
+    _adopted.update(zip(zip(itertools.repeat(token), addresses), owners))
 
 
-class Lot:
-    """Objects whose memory one call has adopted: each is let go when a page over its address ends, the lot with the last."""
-
-    __slots__ = ("_left", "_owners")
-
-    def __init__(self, addresses: Iterable[int], owners: Iterable[object]) -> None:
-        self._owners: dict[int, list[object]] = {}
-        for address, owner in zip(addresses, owners):
-            self._owners.setdefault(address, []).append(owner)
-        self._left = [None] * sum(map(len, self._owners.values()))
-
-    def let_go(self, address: int) -> tuple[object, bool]:
-        """An object at an address, and whether it was the last one. Calls of several threads may meet in here."""
-        owner = self._owners[address].pop()
-        self._left.pop()
-        return owner, not self._left
+def let_go_adopted(token: int, addresses: Iterable[int]) -> None:
+    """Ends hold_adopted() of what was not adopted."""
+    for address in addresses:
+        _adopted.pop((token, address), None)
 
 
-def _release(token: int, memory: int, _size: int) -> None:
-    thing = _held.get(token)
-    last = True
-    if isinstance(thing, Lot):
-        thing, last = thing.let_go(memory)
-    _released.append(thing)
-    if last:
-        _held.pop(token, None)
+# The release callback must not call the library, but dropping an object may: objects are dropped after the call. And no step of
+# the callback may be Python's, as in when_gone(). So a function of C calls another one with the pair of its first two arguments:
+# that takes the object of the pair, and its cache keeps it until drop_released() clears that.
+_python = ctypes.PyDLL(None)
+_call_with_pair, _call = _python.PyObject_CallFunction, _python.PyObject_CallNoArgs
+_call_with_pair.argtypes, _call_with_pair.restype = (ctypes.py_object, ctypes.c_char_p, *[ctypes.c_uint64] * 3), ctypes.py_object
+_call.argtypes, _call.restype = (ctypes.py_object,), ctypes.py_object
+_to_released: Any = lru_cache(maxsize=None)(_adopted.pop)
+release_adopted = _abi.ReleaseFunction(partial(_call_with_pair, _to_released, b"((KK))"))
+
+#: Drops adopted objects whose pages have ended. Call it after each library call that may end pages.
+drop_released: Callable[[], None] = _to_released.cache_clear
 
 
-release_adopted = _abi.ReleaseFunction(_release)
-ctypes.PyDLL(None).Py_IncRef(ctypes.py_object(release_adopted))
+def drop_released_with(thing: object) -> None:
+    """Calls drop_released() when thing is gone, behind what when_gone() is told later."""
+    when_gone(thing, _call, drop_released)
 
 
-def drop_released() -> None:
-    """Drops adopted objects whose pages have ended. Call it after each library call that may end pages."""
-    while _released:
-        try:
-            _released.popleft()
-        except IndexError:
-            return
+for _kept in (_held, _adopted, release_adopted):
+    _python.Py_IncRef(ctypes.py_object(_kept))

@@ -46,26 +46,27 @@ from ._errors import (
 from ._ffi import as_record, check, failure, lib, listed, name_of, number_from, sized, sync_of, value_of
 from ._lease import (
     Block,
-    Lot,
     Pins,
     Watch,
     drop_released,
-    end,
+    drop_released_with,
     hold,
+    hold_adopted,
     let_go,
+    let_go_adopted,
     never_mind,
+    new_token,
     note,
     release_adopted,
     view_held,
-    when_dropped,
     when_gone,
 )
 from ._object import Closable
 from ._tensor import TO_READ, TO_WRITE, Lender, Lent, give_back, lend, lend_all, stream_of
 from .delta import Delta, struct_of
-from .device import Device, DeviceMemory, Runtime, device_of
+from .device import Device, DeviceMemory, Runtime, asking, device_of
 from .journal import Journal, journal_options
-from .page import Batch, Page, PageArray, PageInfo, Pages, page_info
+from .page import Batch, Page, PageArray, PageInfo, Pages, page_handle, page_info
 from .snapshot import AnyPath, LoadOptions, SavedBytes, SaveStats, path_bytes, save_options
 from .ticket import SLICE_NS, Ticket, Work, nothing, sweep, work_options
 
@@ -227,18 +228,19 @@ class Context(Closable):
         if guard_quarantine is not None:
             raw.guard_quarantine = unsigned(guard_quarantine, "guard_quarantine")
         self._default_location = name_of(_ffi.LOCATIONS, raw.default_location)
+        self._thread = _Thread()
+        self.load = _load_into  # type: ignore[method-assign]
+        self._closed = False
+        self._made = ctypes.c_uint64()
+        drop_released_with(self)
+        self._ending = when_gone(self, lib.mmsb_context_destroy, self._made)  # before the call, which Ctrl-C may follow
         self._create(raw)
+        self._handle = self._made.value
         if raw.simulate != _abi.SIMULATE_OFF or raw.fallback == _abi.FALLBACK_SIMULATE:
-            _simulating[self._handle] = weakref.ref(self)
+            _simulating.add(weakref.ref(self, _simulating.discard))
 
     def _create(self, options: _abi.ContextOptions) -> None:
-        self._own(number_from(lib.mmsb_context_create, options))
-
-    def _own(self, handle: int) -> None:
-        self._handle = handle
-        self._thread = _Thread()
-        self._finalizer = when_dropped(self, _close, handle)
-        self.load = _load_into  # type: ignore[method-assign]
+        check(lib.mmsb_context_create(options, self._made))
 
     # -------------------------------------------------------------------------------------------------- lifetime
 
@@ -251,11 +253,11 @@ class Context(Closable):
     @property
     def closed(self) -> bool:
         """Whether close() has been called."""
-        return not self._finalizer.alive
+        return self._closed
 
     def _must_be_open(self) -> None:
         """Raises ClosedError for a closed context."""
-        if not self._finalizer.alive:
+        if self._closed:
             raise ClosedError("the context is closed")
 
     def close(self) -> None:
@@ -264,13 +266,28 @@ class Context(Closable):
         A journal's last records are written. A store is saved first if bytes may have been written through views (mmsb.open,
         save_bytes), or the disk has refused records. With GuardError, which the last check of a guard can raise, and the errors
         of the disk, it has ended all the same.
+
+        It waits up to 10 seconds for groups of other threads. Where one is open then, its end raises ClosedError, and a store is
+        closed without that save: CancelledError says that the bytes written through views since the last save are lost.
         """
-        found = end(self._finalizer)
-        if found is not None:
-            try:
-                raise found
-            finally:
-                del found  # its traceback has this frame
+        if self._closed:
+            return
+        try:
+            self._closed = True
+            if lib.forked:
+                return
+            status = lib.mmsb_context_destroy(self._made)
+            if status not in (_abi.OK, _abi.E_STALE_HANDLE):
+                raise failure(status)
+        except MMSBError:
+            raise
+        except BaseException:  # of a signal's handler, before the call or behind it
+            lib.mmsb_context_destroy(self._made)
+            raise
+        finally:
+            never_mind(self._ending)
+            drop_released()
+            sweep()
 
     def __repr__(self) -> str:
         try:
@@ -382,12 +399,14 @@ class Context(Closable):
         context = self.handle
         lent = lend(memory, TO_READ if read_only else TO_WRITE)
         options = _adopt_options(read_only, id, stream_of(lent))
-        options.user = token = hold(lent)
-        status = lib.mmsb_page_adopt(context, lent.address, lent.length, options, page)
-        if status and not page:
-            let_go(token)
-            give_back((lent,))
-        self._check(status)
+        options.user = token = new_token()
+        try:
+            hold_adopted(token, (lent.address,), (lent,))
+            self._check(lib.mmsb_page_adopt(context, lent.address, lent.length, options, page))
+        finally:
+            if not page:
+                let_go_adopted(token, (lent.address,))
+                give_back((lent,))
         return Page(self, page.value)
 
     def adopt_pages(self, memories: Iterable[Lender], read_only: bool = False, ids: Numbers | None = None) -> PageArray:
@@ -398,49 +417,58 @@ class Context(Closable):
         if chosen is not None and chosen.length != count * 8:
             raise MismatchError(f"ids has {chosen.length // 8} numbers for {count} objects")
         lents = lend_all(objects, not read_only)
-        streams = [stream_of(lent) for lent in lents]
-        kinds = set(streams)
-        if len(kinds) <= 1:
+        turns = dict[int, int]()  # how often an address was there
+        kinds = []
+        for lent in lents:
+            turns[lent.address] = turn = turns.get(lent.address, 0) + 1
+            kinds.append((stream_of(lent), turn))
+        waiting = set(kinds)
+        if len(waiting) <= 1:
             return PageArray(self, self._adopt_alike(lents, read_only, chosen))
-        handles, adopted, waiting = zeroed_words(count), zeroed_words(0), kinds.copy()
+        handles, adopted = zeroed_words(count), zeroed_words(0)
         numbers = None if chosen is None else (ctypes.c_uint64 * count).from_address(chosen.address)
         try:
-            for kind in kinds:  # memory of the host, and of devices
-                at = [i for i, stream in enumerate(streams) if stream == kind]
+            for kind in tuple(waiting):  # memory of the host, and of devices
+                at = [i for i, other in enumerate(kinds) if other == kind]
                 own = None if numbers is None else words([numbers[i] for i in at], "ids")
                 waiting.remove(kind)
                 made = self._adopt_alike([lents[i] for i in at], read_only, own)
                 adopted.extend(made)
                 for i, handle in zip(at, made):
                     handles[i] = handle
-        except BaseException:
-            give_back(lent for lent, stream in zip(lents, streams) if stream in waiting)
+        except BaseException as error:
+            if isinstance(error, MMSBError) and error.index is not None:
+                error.index = at[error.index]
+            give_back(lent for lent, kind in zip(lents, kinds) if kind in waiting)
             if adopted:
                 self.destroy_pages(PageArray(self, adopted))
             raise
         return PageArray(self, handles)
 
     def _adopt_alike(self, lents: Sequence[Lent | Buffer], read_only: bool, ids: Buffer | None) -> array[int]:
-        """The pages over memory of one kind."""
+        """The pages over memory of one kind, at different addresses."""
         count = len(lents)
         options = _adopt_options(read_only, 0, stream_of(lents[0]) if lents else None)
         context, handles, bad = self.handle, zeroed_words(count), ctypes.c_size_t()
         addresses = [lent.address for lent in lents]
-        options.user = token = hold(Lot(addresses, lents))
-        status = lib.mmsb_page_adopt_many(
-            context,
-            (ctypes.c_void_p * count)(*addresses),
-            (ctypes.c_uint64 * count)(*[lent.length for lent in lents]),
-            None if ids is None else ids.address,
-            count,
-            options,
-            handles.buffer_info()[0],
-            bad,
-        )
-        if count == 0 or (status and not handles[0]):
-            let_go(token)
-            give_back(lents)
-        self._check(status, bad.value)
+        options.user = token = new_token()
+        try:
+            hold_adopted(token, addresses, lents)
+            status = lib.mmsb_page_adopt_many(
+                context,
+                (ctypes.c_void_p * count)(*addresses),
+                (ctypes.c_uint64 * count)(*[lent.length for lent in lents]),
+                None if ids is None else ids.address,
+                count,
+                options,
+                handles.buffer_info()[0],
+                bad,
+            )
+            self._check(status, bad.value)
+        finally:
+            if count and not handles[0]:
+                let_go_adopted(token, addresses)
+                give_back(lents)
         return handles
 
     def clone_pages(self, pages: Pages, ids: Numbers | None = None) -> PageArray:
@@ -789,12 +817,14 @@ class Context(Closable):
     def add_dependency(self, parent: Page, child: Page) -> None:
         """Adds an edge: child depends on parent."""
         self._must_be_open()
-        parent._check_with(child, lib.mmsb_page_dependency_add(parent.handle, child.handle))
+        handles = page_handle(parent, "parent"), page_handle(child, "child")
+        parent._check_with(child, lib.mmsb_page_dependency_add(*handles))
 
     def remove_dependency(self, parent: Page, child: Page) -> None:
         """Removes the edge from parent to child."""
         self._must_be_open()
-        parent._check_with(child, lib.mmsb_page_dependency_remove(parent.handle, child.handle))
+        handles = page_handle(parent, "parent"), page_handle(child, "child")
+        parent._check_with(child, lib.mmsb_page_dependency_remove(*handles))
 
     def dependency_order(self) -> PageArray:
         """All pages that have dependencies, parents before children."""
@@ -1255,7 +1285,8 @@ class Context(Closable):
           None for the driver's stream-ordered memory
         - memory_wait: how many seconds an allocation that finds too little memory waits while freed blocks are pending and the
           device passes none of them; 0 does not wait, math.inf waits without limit
-        - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again
+        - refused: called with (bytes, attempt) when memory is refused; it may free blocks, and True tries again. An exception is
+          False, and the call of this package that allocates raises it; of other libraries' allocations sys.unraisablehook gets it
         - refused_attempts: largest number of these calls for one block; None for the default, 8
         """
         options = _abi.RuntimeOptions()
@@ -1275,8 +1306,7 @@ class Context(Closable):
             options.refused_attempts = unsigned(refused_attempts, "refused_attempts")
         token = 0
         if refused is not None:
-            ask = refused
-            options.refused = _abi.RefusedFunction(lambda _user, size, attempt, _code: bool(ask(size, attempt)))
+            options.refused = _abi.RefusedFunction(asking(refused))
             token = hold(options.refused)
         handle = ctypes.c_uint64()
         status = lib.mmsb_runtime_create(self.handle, signed(device, "device"), options, handle)
@@ -1396,16 +1426,20 @@ def _end_writing(context: Context, handle: ctypes.c_uint64, _limit: int, *_error
         check(status)
 
 
-#: Contexts that may have simulated devices of their own, by handle.
-_simulating: dict[int, weakref.ref[Context]] = {}
+# Contexts that may have simulated devices of their own.
+_simulating: set[weakref.ref[Context]] = set()
+
+
+def _open_simulating() -> list[Context]:
+    """Those of them that are open."""
+    return [context for known in tuple(_simulating) if (context := known()) is not None and not context.closed]
 
 
 @contextmanager
 def page_over(memory: Lender, read_only: bool) -> Iterator[Page]:
     """A page over memory of a device for the length of a block: in a context of its own, or in that whose device is simulated."""
-    simulating = [alive for known in tuple(_simulating.values()) if (alive := known()) is not None]
     with Context(simulate="off") as own:
-        for context in (own, *simulating):
+        for context in (own, *_open_simulating()):
             with suppress(NoDeviceError, InvalidArgumentError, ClosedError):
                 page = context.adopt(memory, read_only)
                 break
@@ -1419,24 +1453,12 @@ def page_over(memory: Lender, read_only: bool) -> Iterator[Page]:
 
 def can_adopt(memory: Lender) -> bool:
     """Whether any context can adopt memory of a device: only one can where the device is simulated."""
-    if all(known() is None for known in tuple(_simulating.values())):
+    if not _open_simulating():
         return True
     with Context(simulate="off") as own, suppress(NoDeviceError, InvalidArgumentError):
         own.adopt(memory, read_only=True).destroy()
         return True
     return False
-
-
-def _close(handle: int) -> MMSBError | None:
-    """Ends a context, and returns what its guard has found, or why a store could not be saved."""
-    if lib.forked:
-        return None
-    _simulating.pop(handle, None)
-    status = lib.mmsb_context_destroy(handle)
-    found = failure(status) if status not in (_abi.OK, _abi.E_STALE_HANDLE) else None
-    drop_released()
-    sweep()
-    return found
 
 
 @lru_cache(maxsize=1)

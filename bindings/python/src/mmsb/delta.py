@@ -122,7 +122,7 @@ class Delta:
         **about: Unpack[About],
     ) -> Delta:
         """Pairs of an offset and the bytes to write there; where they overlap, the later pair wins."""
-        pairs = list(runs)
+        pairs = [_pair(run) for run in runs]
         if len(pairs) == 1:
             payload = readable(pairs[0][1])
             lengths = [payload.length]
@@ -136,8 +136,10 @@ class Delta:
     @classmethod
     def from_pages(cls, old: Page, new: Page) -> Delta:
         """The delta that turns the bytes of old into those of new, a page of the same size."""
+        from .page import page_handle
+
         result = ctypes.POINTER(_abi.Delta)()
-        status = lib.mmsb_delta_from_pages(old.handle, new.handle, ctypes.byref(result))
+        status = lib.mmsb_delta_from_pages(page_handle(old, "old"), page_handle(new, "new"), ctypes.byref(result))
         old._check_with(new, status)
         return _own(result)
 
@@ -211,6 +213,14 @@ class Delta:
 
     def __repr__(self) -> str:
         return f"<mmsb.Delta {self.kind} payload={self.payload_length} epoch={self.epoch} page_id={self.page_id}>"
+
+
+def _pair(run: tuple[int, BytesLike]) -> tuple[int, BytesLike]:
+    try:
+        offset, data = run
+    except (TypeError, ValueError):
+        raise TypeError(f"a run must be an offset and bytes, not {run!r:.100}") from None
+    return offset, data
 
 
 def _text(data: bytes | None) -> str | None:

@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from numbers import Integral
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Union, overloa
 from . import _abi
 from ._convert import BytesLike, c_text, nanoseconds, new_bytes, readable, signed, unsigned
 from ._errors import ClosedError, InvalidArgumentError, MismatchError, MMSBError, OutOfRangeError
-from ._ffi import as_record, check, lib, listed, number_from, sized, value_of
+from ._ffi import as_record, check, failure, lib, listed, number_from, sized, value_of
 from ._lease import end, hold, let_go, when_dropped
 from ._object import Closable, Handled, NotCopied
 from ._tensor import DEFAULT_STREAM, Lender, Wanted, export, lend, stream_of
@@ -191,6 +192,52 @@ _PICTURES = {
 }
 
 
+class _Hook(threading.local):
+    """What hooks have raised within a call of this thread that allocates; None outside of such calls."""
+
+    raised: list[BaseException] | None = None
+
+
+_hook = _Hook()
+
+
+class _Unraised:
+    """Python gives what it raises when it is gone to sys.unraisablehook."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error
+
+
+def asking(refused: Callable[[int, int], bool]) -> Callable[[int | None, int, int, int], bool]:
+    """A hook of create_runtime() as the library calls it: an exception says no, and waits for allocate()."""
+
+    def ask(_user: int | None, size: int, attempt: int, _status: int) -> bool:
+        try:
+            return bool(refused(size, attempt))
+        except BaseException as error:
+            if _hook.raised is None:
+                _Unraised(error)
+            else:
+                _hook.raised.append(error)
+            return False
+
+    return ask
+
+
+def _allocate(call: Callable[..., int], *arguments: object) -> None:
+    """Calls a function of the library that allocates, and raises its error, or what the hook has raised."""
+    outer, _hook.raised = _hook.raised, []
+    try:
+        status = call(*arguments)
+        if status:
+            raise _hook.raised.pop() if _hook.raised else failure(status)
+    finally:
+        _hook.raised = outer
+
+
 class Runtime(Closable):
     """Streams and blocks of a device: the shared runtime, or one of the program's own.
 
@@ -261,7 +308,7 @@ class Runtime(Closable):
         address = ctypes.c_void_p()
         kind = _abi.PLUGIN_SEGMENT if stream is None else _abi.PLUGIN_ORDERED
         native = 0 if stream is None else cuda_stream(stream)
-        check(lib.mmsb_plugin_allocate(self.handle, unsigned(bytes, "bytes"), native, kind, address))
+        _allocate(lib.mmsb_plugin_allocate, self.handle, unsigned(bytes, "bytes"), native, kind, address)
         return address.value or 0
 
     def record(self, address: int, stream: Any) -> None:
@@ -446,7 +493,8 @@ class Stream(Handled):
         """
         block, address = ctypes.c_uint64(), ctypes.c_void_p()
         size = unsigned(bytes, "bytes")
-        check(lib.mmsb_block_allocate(self.handle, size, _tag(tag), reservation.handle if reservation else 0, block, address))
+        reserved = reservation.handle if reservation else 0
+        _allocate(lib.mmsb_block_allocate, self.handle, size, _tag(tag), reserved, block, address)
         return Block(self, block.value, address.value or 0, size)
 
     def use(self, *accesses: tuple[Block | Page, str] | Block | Page) -> Use:

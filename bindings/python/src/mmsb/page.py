@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 import warnings
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -396,14 +397,14 @@ class Page(ArrowBytes):
     def compare(self, other: Page) -> Difference:
         """How many bytes differ from those of a page of the same size, and the first of them."""
         found = _abi.Difference()
-        self._check_with(other, lib.mmsb_page_compare(self._handle, other._handle, found))
+        self._check_with(other, lib.mmsb_page_compare(self._handle, page_handle(other, "other"), found))
         return Difference(found.count, found.first if found.count else None)
 
     def differences(self, other: Page) -> bytes:
         """Where the bytes of a page of the same size differ, as bits: bit i % 8 of byte i // 8."""
         size = self.size
         bits = new_bytes((size + 7) // 8)
-        self._check_with(other, lib.mmsb_page_differences(self._handle, other._handle, bits, size))
+        self._check_with(other, lib.mmsb_page_differences(self._handle, page_handle(other, "other"), bits, size))
         return bits
 
     def checksum(self, offset: int = 0, length: int | None = None) -> int:
@@ -598,7 +599,7 @@ class Page(ArrowBytes):
             if step != 1:
                 raise InvalidArgumentError(f"the step of a page's slice is {step}; only 1 is possible")
             return start, max(stop - start, 0)
-        index = key.__index__()
+        index = operator.index(key)
         if not -size <= index < size:
             raise OutOfRangeError(f"index {index} is outside the page's {size} bytes")
         return index % size, 1
@@ -625,6 +626,13 @@ class Page(ArrowBytes):
         status, data = fetch(lambda buffer, capacity, count: getattr(lib, function)(self._handle, buffer, capacity, count), 8, 16)
         self._check(status)
         return PageArray(self._context, array("Q", data))
+
+
+def page_handle(page: Page, what: str) -> int:
+    """The handle of a page; TypeError for anything else, which what names."""
+    if not isinstance(page, Page):
+        raise TypeError(f"{what} must be a Page, not {type(page).__name__}")
+    return page._handle
 
 
 class PageArray(Sequence[Page]):

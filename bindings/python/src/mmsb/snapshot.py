@@ -406,6 +406,9 @@ def diff_start(older: Snapshot, newer: Snapshot, *, after: Iterable[Ticket[Any]]
 
 
 def _comparing(older: Snapshot, newer: Snapshot) -> Work[list[Change]]:
+    for what, snapshot in (("older", older), ("newer", newer)):
+        if not isinstance(snapshot, Snapshot):
+            raise TypeError(f"{what} must be a Snapshot, not {type(snapshot).__name__}")
     first, second, count = older._opened(), newer._opened(), ctypes.c_size_t()
     capacity = len(older) + len(newer)  # as many as there can be
     found = (_abi.SnapshotChange * capacity)()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import math
 import os
 import sys
@@ -84,14 +83,16 @@ class StorePoint(NamedTuple):
 
 
 # What was written through views is saved when a store is closed, and no garbage collector closes it at exit.
-_open: weakref.WeakSet[Store] = weakref.WeakSet()
+_open: set[weakref.ref[Store]] = set()
 
 
 def _close_all() -> None:
     """Closes the stores that a program has left open, behind what it has registered for its exit after the import of mmsb."""
-    for store in tuple(_open):
+    for known in tuple(_open):
+        store = known()
         try:
-            store.close()
+            if store is not None:
+                store.close()
         except MMSBError as error:  # the others are closed, too
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 print(f"mmsb: {error}", file=sys.stderr)
@@ -109,7 +110,8 @@ class Store(Context):
     info(), and wait() of one that follows.
 
     close() waits until all changes are on disk, and raises the error of a disk that refuses them: then the file journal.ring has
-    them, for the next open() before the system is started anew.
+    them, for the next open() before the system is started anew. It waits up to 10 seconds for groups of other threads: see
+    Context.close().
     """
 
     _name = "store"
@@ -122,20 +124,19 @@ class Store(Context):
         self._store_options = options
         self._timeout = timeout
         super().__init__(**context_options)
-        _open.add(self)
+        _open.add(weakref.ref(self, _open.discard))
 
     def _create(self, options: _abi.ContextOptions) -> None:
-        opened = ctypes.c_uint64()
         Work(
             lib.mmsb_store_open,
             lib.mmsb_store_open_start,
             self._directory,
             options,
             options=self._store_options,
-            results=(opened,),
-            make=lambda: self._own(opened.value),
-            undo=lambda: lib.mmsb_context_destroy(opened),
-            kept=opened,
+            results=(self._made,),
+            make=nothing,
+            undo=lambda: lib.mmsb_context_destroy(self._made),
+            kept=self._made,
         ).run(self._timeout)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
@@ -197,7 +198,7 @@ def import_npz(
     shown = os.fsdecode(source)
     found: dict[str, Any] = {}
     try:
-        with zipfile.ZipFile(os.fsdecode(source)) as archive:
+        with zipfile.ZipFile(shown) as archive:
             for entry in archive.infolist():
                 if entry.is_dir():
                     continue
@@ -211,9 +212,11 @@ def import_npz(
                         continue
                     file.seek(0)
                     found[name] = npy.read_array(file, allow_pickle=False)
-    except (OSError, MMSBError):
+    except MMSBError:
         raise
-    except Exception as error:  # zipfile, zlib and NumPy's parser have many for damage
+    except Exception as error:  # zipfile, zlib and NumPy's parser have many for damage, and it leads to places that cannot be
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         if "allow_pickle" in str(error):
             raise UnsupportedError(f"{shown}: {name} has pickled objects, which are not read") from None
         raise CorruptError(f"{shown} is damaged: {error}") from None
@@ -224,13 +227,15 @@ def export_npz(path: AnyPath, target: AnyPath, names: Names | None = None, *, du
     """Writes the arrays and numbers of a checkpoint, or of what it has under these names, to a .npz file, not compressed.
 
     The names are the keys, joined by dots. Scalars become arrays without dimensions. The file appears when it is complete.
-    UnsupportedError names all values and types that NumPy does not have.
+    UnsupportedError names all values and types that NumPy does not have, as texts and bytes that end in zeros.
     """
     flat = _flat(_part(path, names))
     refused, makers = [], {}
     for name, leaf in flat.items():
         if isinstance(leaf, StoredArray) and leaf.type_name not in ML_TYPES:
             makers[name] = leaf.map
+        elif isinstance(leaf, (str, bytes)) and np.asarray(leaf)[()] != leaf:
+            refused.append(f"{name} ends in zeros, which NumPy drops")
         elif not isinstance(leaf, StoredArray) and np.asarray(leaf).dtype.kind not in "OV":
             makers[name] = _making(leaf)
         else:
@@ -288,7 +293,7 @@ def _dotted(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 def _replacing(target: AnyPath, durable: bool) -> Iterator[IO[bytes]]:
     """A file that replaces target when it is complete, and on disk if durable."""
     final = os.fsdecode(target)
-    temporary = f"{final}.{secrets.token_hex(8)}.tmp"
+    temporary = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.tmp")  # short: the final name may have 255 bytes
     try:
         with open(temporary, "xb") as file:
             yield file

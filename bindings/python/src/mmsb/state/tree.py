@@ -8,6 +8,7 @@ import json
 import math
 import re
 import struct
+import sys
 import types
 import typing
 from collections import abc
@@ -468,8 +469,22 @@ def _as_one_of(tree: Any, wanted: Sequence[Any]) -> Any:
     return tree
 
 
+def _hints(wanted: Any) -> dict[str, Any]:
+    """The types of a record's fields."""
+    try:
+        return typing.get_type_hints(wanted)
+    except Exception as error:  # annotations are pieces of a program
+        names = vars(sys.modules[wanted.__module__])
+        for name, kind in vars(wanted).get("__annotations__", {}).items():
+            try:
+                typing.get_type_hints(types.SimpleNamespace(__annotations__={name: kind}), names)
+            except Exception as found:
+                raise UnsupportedError(f"{wanted.__name__}.{name} has an annotation that cannot be evaluated: {found}") from None
+        raise UnsupportedError(f"{wanted.__name__} has an annotation that cannot be evaluated: {error}") from None
+
+
 def _as_record(tree: dict[Any, Any], wanted: Any) -> Any:
-    hints = typing.get_type_hints(wanted)
+    hints = _hints(wanted)
     values = {key: as_type(value, hints.get(key)) for key, value in tree.items()}
     fields = dataclasses.fields(wanted) if dataclasses.is_dataclass(wanted) else ()
     later = {field.name: values.pop(field.name) for field in fields if not field.init and field.name in values}
