@@ -7,7 +7,13 @@
 mmsb_status_t mmsb_group_begin(mmsb_context_t context) {
     DOOR_ENTER();
     mmsb__ring_await_space(MMSB__HANDLE_INDEX(context));
-    return mmsbgo_group_begin(context);
+    return mmsbgo_group_begin(context, MMSB_WAIT_FOREVER);
+}
+
+mmsb_status_t mmsb_group_begin_within(mmsb_context_t context, uint64_t timeout_ns) {
+    DOOR_ENTER();
+    mmsb__ring_await_space(MMSB__HANDLE_INDEX(context));
+    return mmsbgo_group_begin(context, timeout_ns);
 }
 
 mmsb_status_t mmsb_group_commit(mmsb_context_t context) {

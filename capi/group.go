@@ -12,9 +12,9 @@ import (
 )
 
 //export mmsbgo_group_begin
-func mmsbgo_group_begin(context C.mmsb_context_t) (code C.mmsb_status_t) {
+func mmsbgo_group_begin(context C.mmsb_context_t, timeout C.uint64_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(page.BeginGroup(uint64(context)))
+	return failed(page.BeginGroupWithin(uint64(context), uint64(timeout)))
 }
 
 //export mmsbgo_group_commit

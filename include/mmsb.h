@@ -1315,6 +1315,13 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  * follower waits for other groups, a save is at its moment or a follower applies a group. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_group_begin(mmsb_context_t context);
 
+/* mmsb_group_begin that waits no longer than timeout_ns for others; MMSB_WAIT_FOREVER, or 0 = do not wait. For languages whose
+ * threads wait for each other's calls, as Julia's for a garbage collection: they wait in short steps. The time does not bound the
+ * wait for space of a store's disk.
+ * Errors: those of mmsb_group_begin, MMSB_E_TIMEOUT, MMSB_E_WOULD_BLOCK (timeout_ns is 0). Threads: any. Blocks: as
+ * mmsb_group_begin, or until the time is over. Since 0.1. */
+MMSB_API mmsb_status_t mmsb_group_begin_within(mmsb_context_t context, uint64_t timeout_ns);
+
 /* Ends the thread's group: its changes stand, and reach the journal as one. If the journal does not take them, nothing has
  * happened: the group is still open, for a rollback or another try. If only the wait for the disk fails
  * (MMSB_DURABILITY_CALL), the group has ended and its changes stand in memory, but a replay may not have them.

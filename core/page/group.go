@@ -1,14 +1,17 @@
 package page
 
 import (
+	"math"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"libmmsb/core/graph"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/log"
 	"libmmsb/core/status"
+	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
 
@@ -226,9 +229,14 @@ func (c *Context) WithoutGroups(work func() error) error {
 // ---- begin and end ----
 
 // BeginGroup opens a group of the calling thread.
-func BeginGroup(context uint64) error { return Use(context, (*Context).beginGroup) }
+func BeginGroup(context uint64) error { return BeginGroupWithin(context, ticket.Forever) }
 
-func (c *Context) beginGroup() error {
+// BeginGroupWithin is BeginGroup that waits for others so many nanoseconds. Errors: Timeout, WouldBlock.
+func BeginGroupWithin(context, timeout uint64) error {
+	return Use(context, func(c *Context) error { return c.beginGroup(timeout) })
+}
+
+func (c *Context) beginGroup(timeout uint64) error {
 	if c.ownGroup() != nil {
 		return status.Errorf(status.InvalidState, "this thread has a group open in context 0x%016x already", c.handle)
 	}
@@ -238,7 +246,21 @@ func (c *Context) beginGroup() error {
 	g.Lock()
 	defer g.Unlock()
 	crossed := func() bool { return others && len(g.open) > 0 } // two threads could wait for each other's
-	if err := g.await(c, func() bool { return g.waiting == 0 || g.stuck != nil || crossed() }, nil); err != nil {
+	ready := func() bool { return g.waiting == 0 || g.stuck != nil || crossed() }
+	var over chan struct{}
+	if !ready() {
+		if timeout == 0 {
+			return status.Errorf(status.WouldBlock, "context 0x%016x has others that wait for groups to end", c.handle)
+		}
+		if timeout < math.MaxInt64 {
+			over = make(chan struct{})
+			defer time.AfterFunc(time.Duration(timeout), func() { close(over) }).Stop()
+		}
+	}
+	switch err := g.await(c, ready, over); {
+	case status.CodeOf(err) == status.Cancelled:
+		return status.Errorf(status.Timeout, "no group began within %d ns: others wait for groups to end", timeout)
+	case err != nil:
 		return err
 	}
 	if g.waiting > 0 && crossed() {

@@ -264,6 +264,7 @@ static mmsb_context_t lasting_context __attribute__((unused));
     CALL(mmsb_snapshot_compact_start, 0, ORDINARY, (NO_FILE, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_journal_open_start, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL, NULL, &a.number)) \
     CALL(mmsb_group_begin, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
+    CALL(mmsb_group_begin_within, MMSB_KIND_CONTEXT, ORDINARY, (handle, 0)) \
     CALL(mmsb_group_commit, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_group_rollback, MMSB_KIND_CONTEXT, ORDINARY, (handle)) \
     CALL(mmsb_journal_open, MMSB_KIND_CONTEXT, ORDINARY, (handle, NO_FILE, NULL)) \

@@ -751,6 +751,44 @@ static void *change_in_groups(void *argument) {
     return NULL;
 }
 
+static void *save_beside(void *context) {
+    CHECK_OK(mmsb_snapshot_save(*(mmsb_context_t *)context, at("s"), NULL));
+    return NULL;
+}
+
+typedef struct waiter {
+    mmsb_context_t context;
+    mmsb_status_t now, soon;
+} waiter_t;
+
+static void *begin_within(void *given) {
+    waiter_t *waiter = given;
+    do { /* until the save waits */
+        usleep(1000);
+        if ((waiter->now = mmsb_group_begin_within(waiter->context, 0)) == MMSB_OK)
+            CHECK_OK(mmsb_group_commit(waiter->context));
+    } while (waiter->now == MMSB_OK);
+    waiter->soon = mmsb_group_begin_within(waiter->context, 1000000);
+    return NULL;
+}
+
+/* Who begins a group while a save waits for another one waits no longer than it says. */
+static void a_group_begins_within_a_time(void) {
+    waiter_t waiter = {.context = new_context()};
+    pthread_t saver, beginner;
+    REQUIRE_OK(mmsb_group_begin_within(waiter.context, 0)); /* nobody is there to wait for */
+    REQUIRE(pthread_create(&saver, NULL, save_beside, &waiter.context) == 0);
+    REQUIRE(pthread_create(&beginner, NULL, begin_within, &waiter) == 0);
+    REQUIRE(pthread_join(beginner, NULL) == 0);
+    CHECK_EQUAL(waiter.now, MMSB_E_WOULD_BLOCK);
+    CHECK_EQUAL(waiter.soon, MMSB_E_TIMEOUT);
+    CHECK_OK(mmsb_group_commit(waiter.context));
+    REQUIRE(pthread_join(saver, NULL) == 0);
+    CHECK_OK(mmsb_group_begin_within(waiter.context, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_group_commit(waiter.context));
+    CHECK_OK(mmsb_context_destroy(waiter.context));
+}
+
 static void a_save_has_no_half_group(void) {
     changer_t changer = {.context = new_context()};
     mmsb_page_options_t options;
@@ -884,6 +922,7 @@ int main(void) {
     RUN_IN_FOLDER(adoptions_are_undone);
     RUN_IN_FOLDER(pages_made_together_are_a_group);
     RUN_IN_FOLDER(a_save_has_no_half_group);
+    RUN_IN_FOLDER(a_group_begins_within_a_time);
     RUN_IN_FOLDER(groups_that_want_the_same_pages);
     RUN_IN_FOLDER(a_group_begins_beside_destroys);
     folder_end();

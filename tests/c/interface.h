@@ -840,6 +840,7 @@ static const char *const interface_calls[] = {
     "mmsb_page_children",
     "mmsb_context_dependency_order",
     "mmsb_group_begin",
+    "mmsb_group_begin_within",
     "mmsb_group_commit",
     "mmsb_group_rollback",
     "mmsb_commands_create",

@@ -1301,6 +1301,8 @@ mmsb_context_dependency_order(context, pages, capacity, count) =
         context::mmsb_context_t, pages::Ptr{mmsb_page_t}, capacity::Csize_t, count::Ptr{Csize_t}
     )::mmsb_status_t
 mmsb_group_begin(context) = @ccall libmmsb.mmsb_group_begin(context::mmsb_context_t)::mmsb_status_t
+mmsb_group_begin_within(context, timeout_ns) =
+    @ccall libmmsb.mmsb_group_begin_within(context::mmsb_context_t, timeout_ns::UInt64)::mmsb_status_t
 mmsb_group_commit(context) = @ccall libmmsb.mmsb_group_commit(context::mmsb_context_t)::mmsb_status_t
 mmsb_group_rollback(context) = @ccall libmmsb.mmsb_group_rollback(context::mmsb_context_t)::mmsb_status_t
 mmsb_commands_options_init(options) =

@@ -15,6 +15,7 @@ static void refused(void) {
     switch (below(7)) {
     case 0:
         CALL(mmsb_group_begin(context), MMSB_E_INVALID_STATE);
+        CALL(mmsb_group_begin_within(context, 0), MMSB_E_INVALID_STATE);
         break;
     case 1:
         CALL(mmsb_snapshot_save(context, file_of(index, "refused"), NULL), MMSB_E_BUSY);

@@ -1351,6 +1351,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mmsb_page_children": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_context_dependency_order": (c_int32, (c_uint64, c_void_p, c_size_t, POINTER(c_size_t))),
     "mmsb_group_begin": (c_int32, (c_uint64,)),
+    "mmsb_group_begin_within": (c_int32, (c_uint64, c_uint64)),
     "mmsb_group_commit": (c_int32, (c_uint64,)),
     "mmsb_group_rollback": (c_int32, (c_uint64,)),
     "mmsb_commands_options_init": (None, (POINTER(CommandsOptions),)),
