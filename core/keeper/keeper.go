@@ -319,26 +319,36 @@ func (k *keeper) saveIf(needed func() bool) func(w *ticket.Work) error {
 // resume goes on with a journal that has failed.
 func (k *keeper) resume(w *ticket.Work) error {
 	return k.alone(w, func() error {
-		s, err := store.Look(file.OS{}, k.directory)
-		if err != nil {
-			return err
+		if !persist.HasFailedJournal(k.context) { // a save has gone on with it
+			return nil
 		}
-		o, err := k.optionsFor(s, false, w)
-		if err != nil {
-			return err
-		}
-		header, err := persist.ResumeJournal(k.context, o, w)
-		if err != nil {
-			return err
-		}
-		k.failed.Store(nil)
-		if s, err = store.Look(file.OS{}, k.directory); err != nil {
-			return err
-		}
-		k.hasSaved(header, s, 0)
-		log.Logf(log.Info, "the store %q goes on", k.directory)
-		return nil
+		return k.resumeAlone(false, w)
 	})
+}
+
+// resumeAlone saves, and the journal goes on behind it.
+func (k *keeper) resumeAlone(whole bool, w *ticket.Work) error {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return err
+	}
+	o, err := k.optionsFor(s, whole, w)
+	if err != nil {
+		return err
+	}
+	strayed := persist.Strayed(k.context)
+	header, err := persist.ResumeJournal(k.context, o, w)
+	if err != nil {
+		return err
+	}
+	k.strayed.Store(strayed)
+	k.failed.Store(nil)
+	if s, err = store.Look(file.OS{}, k.directory); err != nil {
+		return err
+	}
+	k.hasSaved(header, s, 0)
+	log.Logf(log.Info, "the store %q goes on", k.directory)
+	return nil
 }
 
 // hasSaved notes a snapshot, which a look at the store has found, behind so many bytes of journal.
@@ -415,6 +425,9 @@ func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persi
 // saveAlone saves what has changed since the last save, or everything, and removes what no rule keeps. unlessSame: nothing is
 // saved where nothing has changed.
 func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
+	if persist.HasFailedJournal(k.context) { // what is saved beside it leads nowhere, unless it goes on from there
+		return k.resumeAlone(whole, w)
+	}
 	s, err := store.Look(file.OS{}, k.directory)
 	if err != nil {
 		return err
@@ -426,6 +439,9 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 	o.UnlessSame = unlessSame
 	before, strayed := k.written.Load(), persist.Strayed(k.context)
 	header, err := persist.SaveBeside(k.context, o, w)
+	if err == nil && persist.HasFailedJournal(k.context) { // meanwhile
+		return k.resumeAlone(whole, w)
+	}
 	if err == nil {
 		k.strayed.Store(strayed)
 	}

@@ -16,6 +16,16 @@ import (
 // through. Where the disk has failed that is the journal's own, until the journal goes on; where a context is only to be read, a
 // ring that fails from the start.
 
+// HasFailedJournal says whether a context has a journal that has failed.
+func HasFailedJournal(context uint64) (failed bool) {
+	_ = use(context, func(s *state) error {
+		opened := s.journals.open.Load()
+		failed = opened != nil && opened.ring.Failed()
+		return nil
+	})
+	return failed
+}
+
 // ResumeJournal goes on with a journal that has failed, when the disk works again: the state is saved into its directory, and a
 // new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
 // SaveBeside's.

@@ -794,6 +794,40 @@ static void calls_wait_so_long(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* Saves that found no space, while records did not either: the next one that succeeds counts, and the store goes on behind it. */
+static void a_save_counts_after_others_have_failed(void) {
+    enum { LARGE = 12000001 };
+    for (int failures = 1; failures <= 4; failures++) {
+        mmsb_context_t context = opened(MMSB_STORE_WRITE);
+        mmsb_adopt_options_t options;
+        mmsb_adopt_options_init(&options);
+        options.id = ID;
+        char *memory = calloc(1, LARGE);
+        mmsb_page_t page = 0;
+        REQUIRE_OK(mmsb_page_adopt(context, memory, LARGE, &options, &page));
+        struct rlimit before, small;
+        REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+        small = before;
+        small.rlim_cur = 4000000;
+        for (int i = 0; i < failures; i++) {
+            REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+            CHECK_STATUS(mmsb_store_save(context, 0, NULL), MMSB_E_NO_SPACE);
+            REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        }
+        memory[1] = 'R';
+        CHECK_OK(mmsb_store_save(context, 0, NULL));
+        CHECK_OK(mmsb_page_write(page, 2, "W", 1));
+        CHECK_OK(mmsb_context_destroy(context));
+        free(memory);
+        context = opened(MMSB_STORE_WRITE);
+        char bytes[2] = {0};
+        CHECK_OK(mmsb_page_read(known_page(context), 1, bytes, 2));
+        CHECK(bytes[0] == 'R' && bytes[1] == 'W');
+        CHECK_OK(mmsb_context_destroy(context));
+        clear_folder();
+    }
+}
+
 static void the_end_of_a_context_ends_the_waiting(void) {
     for (int pointer = 0; pointer < 2; pointer++) { /* 1: there may be something to save */
         mmsb_context_t context = full_store(MMSB_WAIT_FOREVER);
@@ -830,6 +864,7 @@ int main(void) {
     RUN_IN_FOLDER(wrong_arguments_of_a_save);
     RUN_IN_FOLDER(calls_wait_for_space);
     RUN_IN_FOLDER(calls_wait_so_long);
+    RUN_IN_FOLDER(a_save_counts_after_others_have_failed);
     RUN_IN_FOLDER(the_end_of_a_context_ends_the_waiting);
     folder_end();
     return check_report();
