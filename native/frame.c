@@ -79,7 +79,7 @@ void mmsb__memory_swap(uint32_t a, uint64_t *a_state, uint32_t b, uint64_t *b_st
     y->exposed = exposed;
     *a_state = (*a_state & ~MMSB__CLASS_MASK) | (*b_state & MMSB__CLASS_MASK);
     *b_state = (*b_state & ~MMSB__CLASS_MASK) | a_class;
-    if ((x->exposed || y->exposed) && !((*a_state | *b_state) & MMSB__READ_ONLY))
+    if (x->exposed || y->exposed)
         mmsb__context_stray(mmsb__record_context(a));
 }
 

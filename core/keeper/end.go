@@ -49,6 +49,7 @@ func saveBeforeEnd(context uint64) error {
 	if !lacks && !written {
 		return nil
 	}
+	_ = page.RollbackGroup(context) // of this thread, which could not wait for it
 	over := make(chan struct{})
 	defer time.AfterFunc(groupsPatience, func() { close(over) }).Stop()
 	if err = persist.AwaitGroups(context, over); err == nil {

@@ -211,7 +211,7 @@ func Clone(page, id uint64) (uint64, error) {
 			return nil
 		},
 	})
-	if p.Record.Exposed != 0 && p.State&native.ReadOnly == 0 { // a replay of the record gives other bytes
+	if p.Record.Exposed != 0 { // a replay of the record gives other bytes
 		native.Stray(p.context.Index())
 	}
 	return clone, err

@@ -209,8 +209,8 @@ func MayBeWritten(context uint64) (may bool) {
 		for _, leaf := range s.context.Memory().Leaves() {
 			for index := leaf.First(); index < leaf.First()+leaf.Used; index++ {
 				record := native.RecordAt(index)
-				state := record.LoadState()
-				if native.Kind(state) == native.KindPage && record.Exposed != 0 && state&native.ReadOnly == 0 {
+				// Memory that was adopted read-only is its owner's to write.
+				if native.Kind(record.LoadState()) == native.KindPage && record.Exposed != 0 {
 					may = true
 					return nil
 				}
