@@ -524,11 +524,14 @@ func DropReplica(page uint64, device int32) error {
 	return Read(page, func(p *Page) error { return p.Page.DropReplica(device) })
 }
 
-// BlockOf is the block of the device that the bytes of a page are in. Errors: Unsupported (no device reaches the page).
+// BlockOf is the block of the device that the bytes of a page are in. It has their address, so that any byte may change from then
+// on, as with an address of the host. Errors: Unsupported (no device reaches the page).
 func BlockOf(page uint64) (block uint64, err error) {
 	err = withBlock(page, func(p *Page) (err error) {
-		memory, err := p.Block(false)
-		block = memory.Block
+		memory, err := p.Block(true)
+		if err == nil {
+			block, p.Record.Exposed = memory.Block, native.ExposedForGood
+		}
 		return err
 	})
 	return block, err

@@ -102,7 +102,8 @@ func TestUsesOfPagesInTwoPlaces(t *testing.T) {
 		w.sync(handle, residency.ToHost)
 		require.Equal(t, status.OK, w.write(handle, 10, "host"))
 		use := w.begin(s[0], handle, gpu.ReadWrite)
-		at := w.blockOf(handle).Address
+		at, err := gpu.UseAddress(use, handle)
+		require.NoError(t, err)
 		require.NoError(t, s[0].Copy(driver.Copy{To: at + 1000, From: at + 10, Bytes: 4}))
 		require.Equal(t, status.OK, w.write(handle, 2000, "meanwhile"))
 		require.NoError(t, gpu.EndUse(use))
@@ -113,7 +114,7 @@ func TestUsesOfPagesInTwoPlaces(t *testing.T) {
 		w.holds(handle, 10, "host")
 		require.NoError(t, page.Migrate(handle, abi.LocationCPU, 0))
 		w.holds(handle, 1000, "host")
-		_, _, err := BeginUse(s[0], []gpu.Use{{Block: handle, Access: gpu.Read}})
+		_, _, err = BeginUse(s[0], []gpu.Use{{Block: handle, Access: gpu.Read}})
 		require.Equal(t, status.Unsupported, status.CodeOf(err))
 	})
 }

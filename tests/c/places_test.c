@@ -498,6 +498,42 @@ static void snapshots_bring_pages_back_to_their_place(void) {
     }
 }
 
+/* Work may name the block of a page instead of the page, and its address needs no use at all. */
+static void what_work_writes_through_a_block_is_saved(void) {
+    static const mmsb_location_t locations[] = {MMSB_LOCATION_GPU, MMSB_LOCATION_UNIFIED, MMSB_LOCATION_PINNED};
+    for (int i = 0; i < 3; i++) {
+        mmsb_context_t context = device_context();
+        mmsb_runtime_t runtime = 0;
+        mmsb_stream_t stream = 0;
+        REQUIRE_OK(mmsb_runtime_shared(context, 0, &runtime));
+        REQUIRE_OK(mmsb_stream_create(runtime, 0, &stream));
+        mmsb_page_t page = page_at(context, 5000, (place_t){locations[i], 0});
+        const uint64_t id = page_info(page).id;
+        mmsb_block_t block = 0;
+        REQUIRE_OK(mmsb_page_block(page, &block));
+        CHECK_OK(mmsb_snapshot_save(context, at("before.mmsb"), NULL));
+        mmsb_use_t use = 0;
+        void *address = NULL;
+        REQUIRE_OK(mmsb_use_begin(stream, &(mmsb_access_t){.block = block, .access = MMSB_ACCESS_WRITE}, 1, &use, NULL));
+        REQUIRE_OK(mmsb_use_address(use, block, &address));
+        CHECK_OK(mmsb_stream_fill(stream, address, 'R', 5000));
+        CHECK_OK(mmsb_use_end(use));
+        CHECK_OK(mmsb_stream_wait(stream, MMSB_WAIT_FOREVER));
+        mmsb_save_options_t save;
+        mmsb_save_options_init(&save);
+        char base[300];
+        snprintf(base, sizeof base, "%s", at("before.mmsb"));
+        save.base = base;
+        CHECK_OK(mmsb_snapshot_save(context, at("after.mmsb"), &save));
+        CHECK_OK(mmsb_snapshot_load(context, at("after.mmsb"), NULL));
+        REQUIRE_OK(mmsb_page_lookup(context, id, &page));
+        char byte = 0;
+        CHECK_OK(mmsb_page_read(page, 4999, &byte, 1));
+        CHECK_EQUAL(byte, 'R');
+        CHECK_OK(mmsb_context_destroy(context));
+    }
+}
+
 static void a_snapshot_comes_to_the_host_where_there_is_no_device(void) {
     mmsb_context_t context = device_context();
     mmsb_page_t page = page_at(context, 5000, places[1]);
@@ -680,6 +716,7 @@ int main(void) {
     if (simulated) {
         RUN(a_full_device_says_so);
         RUN_IN_FOLDER(a_snapshot_comes_to_the_host_where_there_is_no_device);
+        RUN_IN_FOLDER(what_work_writes_through_a_block_is_saved);
     }
     RUN_IN_FOLDER(pages_move_beside_writers_and_a_save);
     folder_end();
