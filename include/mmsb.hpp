@@ -17,7 +17,14 @@
 #ifndef MMSB_HPP
 #define MMSB_HPP
 
+#if defined(__GNUC__) && !defined(__clang__) /* in C a struct and a function may have one name; gcc warns of it in C++ */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 #include <mmsb.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <chrono>
 #include <cstddef>
@@ -152,6 +159,12 @@ template <class T> outcome<T> refuse(mmsb_status_t code, const char *text) {
 #endif
 
 /* ------------------------------------------------------------------------------------------------- spans, options ---- */
+
+/* Whether something has its items elsewhere, with data() and size(). */
+template <class C, class = void> struct has_items : std::false_type {};
+template <class C>
+struct has_items<C, std::void_t<decltype(std::declval<const C &>().data()), decltype(std::declval<const C &>().size())>>
+    : std::true_type {};
 
 /* Items that lie elsewhere, as std::span of C++20. */
 template <class T> class span {
@@ -305,9 +318,12 @@ template <class End> class owner {
     std::uint64_t release() noexcept {
         return std::exchange(handle_, 0);
     }
-    /* Ends it now. */
+    /* Ends it now. What is in use (MMSB_E_BUSY) lives on, and is owned as before. */
     outcome<void> close() {
-        return finish(End()(release()));
+        const mmsb_status_t status = End()(handle_);
+        if (status != MMSB_E_BUSY)
+            (void)release();
+        return finish(status);
     }
 
   protected:
@@ -476,8 +492,13 @@ class page {
         static_assert(std::is_trivially_copyable<T>::value, "such items are their bytes");
         return finish(mmsb_page_write(handle_, offset, items.data(), items.size_bytes()));
     }
-    template <class T, class = std::enable_if_t<std::is_trivially_copyable<T>::value && !std::is_pointer<T>::value>>
-    outcome<void> write(std::uint64_t offset, const T &item) const {
+    /* The items of anything with data() and size(): vectors, arrays, strings, views. */
+    template <class C> std::enable_if_t<has_items<C>::value, outcome<void>> write(std::uint64_t offset, const C &items) const {
+        return write(offset, span<const std::remove_pointer_t<decltype(items.data())>>(items.data(), items.size()));
+    }
+    template <class T>
+    std::enable_if_t<std::is_trivially_copyable<T>::value && !std::is_pointer<T>::value && !has_items<T>::value, outcome<void>>
+    write(std::uint64_t offset, const T &item) const {
         return finish(mmsb_page_write(handle_, offset, &item, sizeof item));
     }
 
@@ -689,6 +710,9 @@ class group : public owner<end_group> {
         if (status == MMSB_OK)
             (void)release();
         return finish(status);
+    }
+    outcome<void> close() {
+        return rollback();
     }
 };
 

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -131,6 +133,12 @@ void pages_are_names() {
     std::vector<std::uint16_t> back(3);
     page.read(0, mmsb::span<std::uint16_t>(back));
     CHECK(back[2] == 3);
+    page.write(10, three); /* what lies elsewhere is written, not where it lies */
+    page.write(20, std::string_view("view"));
+    page.write(30, std::vector<std::uint16_t>{4, 5});
+    page.write(40, std::string("text"));
+    CHECK(page.read<std::uint16_t>(14) == 3 && page.read<char>(23) == 'w' && page.read<char>(24) == 0);
+    CHECK(page.read<std::uint16_t>(32) == 5 && page.read<char>(43) == 't');
     CHECK(context.find(page.id()) == page && context.find(page.id()) != mmsb::page());
     page.apply(4, mmsb::span<const std::uint16_t>(three));
     CHECK(page.epoch() == 1 && page.mask_count() == 6);
@@ -278,6 +286,24 @@ void groups_are_whole_or_not() {
         group.rollback();
         CHECK(!group && page.read<char>() == 'a');
     }
+    {
+        mmsb::group group = context.begin_group();
+        mmsb::page made = context.create_page(8);
+        {
+            auto pin = made.pin<const char>();
+            CHECK_EQUAL(thrown([&] { group.close(); }), MMSB_E_BUSY);
+            CHECK(static_cast<bool>(group));
+        }
+        group.close(); /* undoes it now */
+        CHECK(!group && page.read<char>() == 'a');
+    }
+    mmsb::unique_page owned(context.create_page(8));
+    {
+        auto pin = (*owned).pin<const char>();
+        CHECK_EQUAL(thrown([&] { owned.close(); }), MMSB_E_BUSY);
+    }
+    owned.close();
+    CHECK(!owned);
     CHECK_EQUAL(thrown([&] { context.begin_group().commit(); }), MMSB_OK);
     {
         mmsb::writing section = context.begin_writing(mmsb::timeout(0));
