@@ -1783,7 +1783,7 @@ MMSB_API mmsb_status_t mmsb_snapshot_verify_start(const char *path, const mmsb_w
 #define MMSB_CHANGE_ADDED 1   /* only the newer snapshot has the page */
 #define MMSB_CHANGE_REMOVED 2 /* only the older snapshot has the page */
 #define MMSB_CHANGE_BYTES 3   /* size or bytes differ, perhaps other properties, too */
-#define MMSB_CHANGE_OTHER 4   /* epoch, change mask, metadata or location differ; the bytes do not */
+#define MMSB_CHANGE_OTHER 4   /* epoch, change mask, metadata, location or whether it was adopted differ; the bytes do not */
 
 typedef struct mmsb_snapshot_change {
     uint64_t id;
