@@ -2613,8 +2613,8 @@ MMSB_API mmsb_status_t mmsb_block_at(mmsb_runtime_t runtime, const void *address
 
 /* The block that the bytes of a page are in at MMSB_LOCATION_GPU, _UNIFIED or _PINNED, valid until the page ends, moves or is
  * resized. It is of the device's shared runtime; that of adopted memory may be the program's own. Only the page's end frees it.
- * From then on any byte may have changed, as behind mmsb_page_address: each save compares the page, and a call that reads a page in
- * two places asks the device. Work that names the page in its use, and has its address from mmsb_use_address, needs no block.
+ * From then on any byte may have changed, as behind mmsb_page_address: each save compares the page, and a call that reads a page
+ * in two places asks the device. Work that names the page in its use, and has its address from mmsb_use_address, needs no block.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_UNSUPPORTED (no device reaches the page), MMSB_E_LIMIT, MMSB_E_DEVICE,
  * MMSB_E_DEVICE_LOST. Threads: any. Blocks: short; the first time for a UNIFIED or PINNED page, until a save that runs has it.
  * Since 0.1. */

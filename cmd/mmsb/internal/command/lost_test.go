@@ -241,7 +241,8 @@ func resting(t *testing.T) (directory string) {
 	context, err := keeper.Open(directory, page.Options{SimulatedDevices: 1}, options, nil)
 	require.NoError(t, err)
 	handle := createLarge(t, context)
-	require.NoError(t, persist.SyncJournal(context, nil)) // else the records may count for the second save, which is a whole one then
+	// Else the records may count for the second save, which is a whole one then.
+	require.NoError(t, persist.SyncJournal(context, nil))
 	require.NoError(t, keeper.Save(context, true, nil))
 	require.Zero(t, nativetest.WritePage(handle, 0, []byte("changed")))
 	require.NoError(t, keeper.Save(context, false, nil))
