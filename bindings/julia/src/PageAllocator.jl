@@ -3,8 +3,8 @@ module PageAllocator
 
 using ..MMSB: MMSBState, Page, PageLocation, Ticket, CPU_LOCATION, GPU_LOCATION
 using ..MMSB: Work, byte_count, call, check, drop_released_arrays, fill_reference, find_page, handle
-using ..MMSB: import_metadata!, initialised, move_page!, moving_many, owner, placement, reject, run_work, start, stored_entries
-using ..MMSB: throw_page_not_found, with_fields
+using ..MMSB: import_metadata!, initialised, move_page!, moving_many, option_value, owner, placement, reject, run_work, start
+using ..MMSB: stored_entries, throw_page_not_found, with_fields
 using ..MMSB.LibMMSB
 
 export allocate_page_arrays, async_create_pages!, async_migrate_pages!, clone_page, create_cpu_page!, create_gpu_page!
@@ -14,7 +14,7 @@ export create_page!, create_pages!, delete_page!, migrate_page!, migrate_pages!,
 function page_options(location, device, id = 0)
     options = initialised(mmsb_page_options_t, mmsb_page_options_init)
     tag, ordinal = location === nothing ? (MMSB_LOCATION_DEFAULT, device) : placement(location, device)
-    options[] = with_fields(options[], (location = tag, device = ordinal, id = id))
+    options[] = with_fields(options[], (location = tag, device = ordinal, id = option_value("id", UInt64, id)))
     return options
 end
 

@@ -20,6 +20,7 @@ function new_delta(
     kept = (),
 )
     bytes = contiguous(payload)
+    epoch = option_value("epoch", UInt64, epoch)
     delta = mmsb_delta_t(
         sizeof(mmsb_delta_t), kind, 0, 0, epoch, 0, optional_text(source), optional_text(intent),
         mask, mask_length, offsets, C_NULL, runs, count, pointer(bytes), length(bytes), (0, 0, 0, 0),

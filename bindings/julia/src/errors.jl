@@ -59,7 +59,10 @@ function last_message(status)
     return mmsb_last_error_code() == status ? text : unsafe_string(mmsb_strerror(status))
 end
 
-@noinline throw_status(status) = throw(error_type(status)(status, last_message(status)))
+"The error of this thread's last call, which has failed."
+last_failure(status::Int32) = error_type(status)(status, last_message(status))
+
+@noinline throw_status(status) = throw(last_failure(status))
 
 "Throws the error of a status that is not MMSB_OK."
 check(status::Int32) = status == MMSB_OK ? nothing : throw_status(status)

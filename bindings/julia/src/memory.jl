@@ -3,25 +3,34 @@
 """
     ReadOnlyArray
 
-Memory of a page that can be read and not written: what is written without `write = true` no incremental save would find.
+Memory of a page that can be read and not written: what is written without `write = true` no incremental save would find. So it
+is not a strided array: BLAS and C functions do not take it, and linear algebra reads it item by item; `copy` makes an `Array`.
+`pointer` gives the address, which is for reading.
 """
-struct ReadOnlyArray{T,N} <: DenseArray{T,N}
+struct ReadOnlyArray{T,N} <: AbstractArray{T,N}
     memory::Array{T,N}
 end
 
 Base.size(array::ReadOnlyArray) = size(array.memory)
-Base.strides(array::ReadOnlyArray) = strides(array.memory)
-Base.elsize(::Type{ReadOnlyArray{T,N}}) where {T,N} = sizeof(T)
 Base.IndexStyle(::Type{<:ReadOnlyArray}) = IndexLinear()
 Base.@propagate_inbounds Base.getindex(array::ReadOnlyArray, index::Int) = array.memory[index]
 Base.setindex!(::ReadOnlyArray, _, ::Int) =
     throw(ArgumentError("the memory is read-only; ask for it with write = true"))
-Base.unsafe_convert(::Type{Ptr{T}}, array::ReadOnlyArray{T}) where {T} = pointer(array.memory)
+Base.pointer(array::ReadOnlyArray) = pointer(array.memory)
+# All bytes at once: `copy`, `Array` and `collect` are copies to a new array.
+Base.copyto!(to::Array{T}, array::ReadOnlyArray{T}) where {T} = copyto!(to, array.memory)
+Base.write(io::IO, array::ReadOnlyArray) = write(io, array.memory)
+contiguous(bytes::ReadOnlyArray{UInt8,1}) = bytes.memory
 
 "Calls `f(address)` with the address of a page, which is pinned meanwhile."
 function with_pin(f, page::Page, write::Bool)
     mode = write ? MMSB_PIN_WRITE : MMSB_PIN_READ
-    address = fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
+    write && begin_writing(owner(page), Inf) # so that the pin does not wait for a save
+    address = try
+        fill_reference(Ptr{Cvoid}, mmsb_page_pin, page, mode)
+    finally
+        write && call(mmsb_writing_end, owner(page))
+    end
     write && count_task_writes(owner(page), 1)
     try
         location = page.location
@@ -31,6 +40,7 @@ function with_pin(f, page::Page, write::Bool)
     finally
         write && count_task_writes(owner(page), -1)
         call(mmsb_page_unpin, page, mode)
+        undo_rest(owner(page))
     end
 end
 
@@ -80,6 +90,16 @@ end
 
 task_writes(state::MMSBState) = haskey(task_write_counts(), state)
 
+# In short steps, as begin_group.
+function begin_writing(state::MMSBState, timeout)
+    deadline = time() + timeout
+    while true
+        status = mmsb_writing_begin(handle(state), WAIT_SLICE_NS)
+        status == MMSB_E_TIMEOUT && time() < deadline || return check(status)
+        yield()
+    end
+end
+
 """
     writing(f, state; timeout = Inf)
 
@@ -88,15 +108,7 @@ Calls `f()`, which may write to addresses of pages that are not pinned. `save_sn
 ones wait for a moment, of which `timeout` is the limit in seconds.
 """
 function writing(f, state::MMSBState; timeout::Real = Inf)
-    deadline = time() + timeout
-    while true
-        status = mmsb_writing_begin(handle(state), WAIT_SLICE_NS)
-        if status != MMSB_E_TIMEOUT || time() >= deadline
-            check(status)
-            break
-        end
-        yield()
-    end
+    begin_writing(state, timeout)
     count_task_writes(state, 1)
     try
         return f()
@@ -110,36 +122,52 @@ end
 
 "An adopted array, and the semaphore that is posted when its page has ended."
 const adopted = Dict{Ptr{Cvoid},Any}()
-const adopted_lock = ReentrantLock()
+const adopted_lock = Threads.SpinLock()    # a finalizer can try it
 
 "Lets go of adopted arrays whose pages have ended."
 function drop_released_arrays()
-    isempty(adopted) || lock(adopted_lock) do
-        for semaphore in collect(keys(adopted))
-            LibMMSB.semaphore_is_posted(semaphore) || continue
-            delete!(adopted, semaphore)
-            Libc.free(semaphore)
-        end
+    isempty(adopted) || lock(drop_posted, adopted_lock)
+    return nothing
+end
+
+# For finalizers, which may have stopped the holder of the lock: then the next call does it.
+function try_drop_released_arrays()
+    !isempty(adopted) && trylock(adopted_lock) || return nothing
+    try
+        drop_posted()
+    finally
+        unlock(adopted_lock)
     end
     return nothing
+end
+
+function drop_posted()
+    for semaphore in collect(keys(adopted))
+        LibMMSB.semaphore_is_posted(semaphore) || continue
+        delete!(adopted, semaphore)
+        Libc.free(semaphore)
+    end
 end
 
 """
     adopt_page!(state, array; read_only = false, id = 0)
 
 Creates a page over the memory of an array of plain data, without a copy. The array is kept until the page ends. The page cannot
-be resized or migrated; `restore!` of a snapshot that has its id writes into the array. Resizing the array is an error of the
-program.
+be resized or migrated; `restore!` of a snapshot that has its id writes into the array. Immutable memory, as `codeunits` of a
+String, is only taken with `read_only = true`. Resizing the array is an error of the program.
 """
 function adopt_page!(state::MMSBState, array::DenseArray{T}; read_only::Bool = false, id::Integer = 0) where {T}
     isbitstype(T) || throw(ArgumentError("$T is not a plain-data type"))
+    read_only || is_settable(array) ||
+        throw(ArgumentError("the items of $(typeof(array)) cannot be set; adopt a copy, or with read_only = true"))
+    id = option_value("id", UInt64, id)
     drop_released_arrays()
     bytes = sizeof(T) * length(array)
     semaphore = Libc.calloc(1, LibMMSB.SEMAPHORE_BYTES)
     options = initialised(mmsb_adopt_options_t, mmsb_adopt_options_init)
     options[] = with_fields(
         options[],
-        (read_only = Int32(read_only), id = UInt64(id), release = LibMMSB.semaphore_post(), user = semaphore),
+        (read_only = Int32(read_only), id = id, release = LibMMSB.semaphore_post(), user = semaphore),
     )
     lock(() -> adopted[semaphore] = array, adopted_lock)
     page = Ref{mmsb_page_t}(0)
@@ -150,6 +178,12 @@ function adopt_page!(state::MMSBState, array::DenseArray{T}; read_only::Bool = f
         check(status)
     end
     return Page(state, page[])
+end
+
+"Whether a type of arrays has a setindex! of its own; codeunits of a String have none."
+function is_settable(array::DenseArray{T,N}) where {T,N}
+    indices = IndexStyle(array) isa IndexLinear ? (Int,) : ntuple(_ -> Int, N)
+    return which(setindex!, Tuple{typeof(array),T,indices...}) != which(setindex!, Tuple{AbstractArray,Any,Vararg{Any}})
 end
 
 """

@@ -8,18 +8,25 @@ const BYTE_KEYS = "julia.byte_keys"
 const BYTE_KEYS_SEPARATOR = '\0'    # no Symbol contains it
 
 """
-The current metadata of a page, as a dictionary. Keys are Symbols, values are of type String or Vector{UInt8}; anything else
-throws an ArgumentError.
+The current metadata of a page, as a dictionary. Keys are Symbols, values are of type String or Vector{UInt8}; keys are not empty,
+and keys and Strings are valid UTF-8. Anything else throws an ArgumentError.
 """
 struct PageMetadata <: AbstractDict{Symbol,Any}
     page::Page
 end
 
-check_metadata_key(key::Symbol) =
-    key === Symbol(BYTE_KEYS) ? throw(ArgumentError("the metadata key $BYTE_KEYS is reserved for the package")) : nothing
+function check_metadata_key(key::Symbol)
+    key === Symbol(BYTE_KEYS) && throw(ArgumentError("the metadata key $BYTE_KEYS is reserved for the package"))
+    name = String(key)
+    !isempty(name) && isvalid(name) ||
+        throw(ArgumentError("metadata keys are valid UTF-8 of at least 1 byte, not $(repr(name))"))
+    return nothing
+end
 check_metadata_key(key) = throw(ArgumentError("metadata keys are Symbols, not $(repr(key))"))
 
-check_metadata_value(value::Union{String,Vector{UInt8}}) = nothing
+check_metadata_value(value::Vector{UInt8}) = nothing
+check_metadata_value(value::String) = isvalid(value) ? nothing :
+    throw(ArgumentError("metadata values of type String are valid UTF-8; bytes are set as Vector{UInt8}"))
 check_metadata_value(value) =
     throw(ArgumentError("metadata values are of type String or Vector{UInt8}, not $(typeof(value))"))
 
@@ -105,7 +112,7 @@ Base.haskey(metadata::PageMetadata, key) = get(metadata, key, nothing) !== nothi
 "Applies `change!(entries)` as one change, atomic among the tasks of this process, and returns its result."
 function change_metadata!(change!, metadata::PageMetadata)
     page = metadata.page
-    return lock(owner(page).metadata_lock) do
+    return lock(owner(page).lock) do
         changed = entries(metadata)
         result = change!(changed)
         import_metadata!(page, stored_entries(changed))

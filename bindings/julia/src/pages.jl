@@ -86,7 +86,7 @@ The page with this id, or `nothing`. A `Page` stands for itself.
 get_page(state::MMSBState, page::Page) = find_page(state, page)
 
 function get_page(state::MMSBState, id::Integer)
-    id < 0 && return nothing
+    0 <= id <= typemax(PageID) || return nothing
     page = Ref{mmsb_page_t}(0)
     status = GC.@preserve state mmsb_page_lookup(handle(state), id, page)
     status == MMSB_E_NOT_FOUND && return nothing
@@ -136,8 +136,11 @@ function get_pages(state::MMSBState)
 end
 
 "Offset of a 1-based position."
-page_offset(position::Integer) =
-    position < 1 ? reject(MMSB_E_OUT_OF_RANGE, "position is $position; the first byte has position 1") : UInt64(position - 1)
+function page_offset(position::Integer)
+    position < 1 && reject(MMSB_E_OUT_OF_RANGE, "position is $position; the first byte has position 1")
+    position > typemax(UInt64) && reject(MMSB_E_OUT_OF_RANGE, "position is $position; the largest is $(typemax(UInt64))")
+    return UInt64(position - 1)
+end
 
 const ContiguousBytes = Union{DenseVector{UInt8},Base.FastContiguousSubArray{UInt8,1,<:DenseVector{UInt8}}}
 

@@ -41,14 +41,21 @@ back).
 """
 mutable struct MMSBState
     handle::Threads.Atomic{UInt64}    # 0 once it is closed
-    metadata_lock::ReentrantLock
+    lock::ReentrantLock               # of changes of metadata, and of `undoing`
+    undoing::Set{Int}                 # threads whose group could not be undone yet
 
-    # The finalizer may run anywhere: it makes one call and ignores its status.
     MMSBState(handle::mmsb_context_t) =
-        finalizer(destroy_context, new(Threads.Atomic{UInt64}(handle), ReentrantLock()))
+        finalizer(end_dropped, new(Threads.Atomic{UInt64}(handle), ReentrantLock(), Set{Int}()))
+end
+
+# A finalizer may run anywhere: nothing in it waits, and no status is checked.
+function end_dropped(state)
+    destroy_context(state)
+    try_drop_released_arrays()
 end
 
 function MMSBState(; options...)
+    drop_released_arrays()
     record = state_options(options)
     handle = Ref{mmsb_context_t}(0)
     GC.@preserve options check(mmsb_context_create(record, handle))

@@ -55,6 +55,10 @@ end
         @test apply_delta!(page, [1], [0x01]; epoch = 41, source = "test", intent = "to größe").epoch == 41
         @test apply_delta!(page, [1], [0x02]).epoch == 42
         @test fails(() -> apply_delta!(page, [1], [0x03]; epoch = 42), EpochError, 18)
+        for epoch in (-1, big(2)^64)
+            failure = thrown(() -> apply_delta!(page, [1], [0x03]; epoch = epoch))
+            @test failure isa ArgumentError && occursin(string(epoch), failure.msg)
+        end
         @test fails(() -> apply_delta!(page, [1], [0x03]; source = "broken \xff"), MMSBError, 10)
         @test thrown(() -> apply_delta!(page, [1], [0x03]; source = "a\0b")) isa ArgumentError
         @test read_page(page, 1:1) == [0x02]
@@ -70,6 +74,7 @@ end
             (fill(true, 10), zeros(UInt8, 9), 17), (trues(10), zeros(UInt8, 0), 17), (fill(true, 11), zeros(UInt8, 11), 14),
             (trues(11), zeros(UInt8, 11), 14), ([1, 2], zeros(UInt8, 1), 17), ([1, 2], zeros(UInt8, 0), 17),
             ([1, 11], zeros(UInt8, 2), 14), ([1, 0], zeros(UInt8, 2), 14), ([typemax(Int)], zeros(UInt8, 1), 14),
+            ([big(2)^70], zeros(UInt8, 1), 14), (big(2)^70:big(2)^70, zeros(UInt8, 1), 14),
             (1:11, zeros(UInt8, 11), 14), (0:1, zeros(UInt8, 2), 14), (2:5, zeros(UInt8, 3), 17),
         )
             @test fails(() -> apply_delta!(page, where_to, data), AbstractMMSBError, code)

@@ -47,3 +47,36 @@ end
         @test fails(() -> group(() -> close(state), state), StaleHandleError, 12)
     end
 end
+
+@testset "a pin stops the undoing for a while" begin
+    MMSBState() do state
+        page = create_page!(state, 1000)
+        fail_pinned(pin) = thrown() do
+            group(state) do
+                resize_page!(page, 2000)
+                pin()
+                error("mine")
+            end
+        end
+        # The next group undoes it. The pin is one that `with_page` does not end.
+        pin() = MMSB.fill_reference(Ptr{Cvoid}, LibMMSB.mmsb_page_pin, page, LibMMSB.MMSB_PIN_READ)
+        failure = @test_logs (:warn, r"could not be undone") match_mode = :any fail_pinned(pin)
+        @test failure == ErrorException("mine")
+        @test fails(() -> group(() -> 1, state), PageBusyError, 22)
+        MMSB.call(LibMMSB.mmsb_page_unpin, page, LibMMSB.MMSB_PIN_READ)
+        @test page.size == 2000
+        @test group(() -> page.size, state) == 1000
+        # The end of the thread's `with_page` undoes it.
+        gate = Channel{Nothing}(0)
+        reader = Ref{Task}()
+        failure = @test_logs (:warn, r"could not be undone") match_mode = :any fail_pinned() do
+            reader[] = @async with_page(_ -> take!(gate), page)
+            yield()
+        end
+        @test failure == ErrorException("mine") && page.size == 2000
+        put!(gate, nothing)
+        wait(reader[])
+        @test page.size == 1000 && isempty(state.undoing)
+        @test read_page(write_page!(page, UInt8[5]), 1:1) == [5]
+    end
+end

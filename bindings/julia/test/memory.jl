@@ -28,6 +28,56 @@
     end
 end
 
+@testset "what cannot be written is not written" begin
+    MMSBState() do state
+        page = create_page!(state, 8 * 64)
+        values = reshape(collect(1.0:64.0), 8, 8)
+        written = [
+            array -> mul!(array, values, values), array -> BLAS.gemm!('N', 'N', 1.0, values, values, 0.0, array),
+            array -> BLAS.axpy!(1.0, values, array), array -> BLAS.axpy!(1.0, vec(values), vec(array)),
+            array -> BLAS.axpy!(64, 1.0, values, 1, array, 1), array -> BLAS.scal!(64, 2.0, array, 1),
+            array -> BLAS.blascopy!(64, values, 1, array, 1), array -> lmul!(2.0, array), array -> copyto!(array, values),
+            array -> fill!(array, 1.0), array -> rand!(array), array -> (view(array, :, 2) .= 1.0), array -> (array .+= 1.0),
+            array -> read!(IOBuffer(rand(UInt8, 512)), array), array -> (reinterpret(Int64, array)[1] = 1),
+            array -> mul!(view(array, 1:8, 1:8), values, values), array -> mul!(reshape(array, 8, 8), values, values),
+            array -> ccall(:memset, Ptr{Cvoid}, (Ptr{Float64}, Cint, Csize_t), array, 1, 512),
+        ]
+        for write in written
+            @test thrown(() -> with_array(write, page, Float64, (8, 8))) isa Exception
+            @test all(iszero, read_page(page))
+        end
+        @test with_array(array -> adopt_page!(state, array), page, Float64, (8, 8); write = true) isa Page
+        @test with_array(array -> thrown(() -> adopt_page!(state, array)), page, Float64, (8, 8)) isa MethodError
+    end
+end
+
+@testset "what cannot be written is read as any array" begin
+    MMSBState() do state
+        page = create_page!(state, 8 * 64)
+        values = reshape(collect(1.0:64.0), 8, 8)
+        write_page!(page, reinterpret(UInt8, vec(values)))
+        with_array(page, Float64, (8, 8)) do array
+            @test IndexStyle(array) isa IndexLinear && array == values && hash(array) == hash(values)
+            for copied in (copy(array), Array(array), collect(array), copyto!(zeros(8, 8), array))
+                @test copied isa Matrix{Float64} && copied == values
+            end
+            @test sum(array) == 2080 && maximum(array) == 64
+            @test array .+ 1 == values .+ 1 && map(sqrt, array) == map(sqrt, values)
+            @test array * values == values * values && array * values[:, 1] == values * values[:, 1] && array' == values'
+            @test array[2:3, :] == values[2:3, :] && view(array, :, 2) == values[:, 2] && vec(array) == vec(values)
+            @test reinterpret(UInt64, array) == reinterpret(UInt64, values) && convert(Matrix{Float32}, array) == values
+            @test unsafe_load(pointer(array), 3) == 3.0
+        end
+        with_page(page) do bytes
+            buffer = IOBuffer()
+            @test write(buffer, bytes) == 512 && take!(buffer) == read_page(page)
+            other = write_page!(create_page!(state, 512), bytes)
+            @test read_page(other) == bytes
+        end
+        @test (@allocated with_array(copy, page, Float64, (8, 8))) < 4000    # nothing for each item
+    end
+end
+
 function fill_and_add!(array)
     total = 0.0
     for pass in 1:3, index in eachindex(array)
@@ -66,6 +116,13 @@ end
         delete_page!(page)
         @test length(MMSB.adopted) == 1
         @test thrown(() -> adopt_page!(state, ["text"])) isa ArgumentError
+        text = String(fill(0x61, 20))
+        @test thrown(() -> adopt_page!(state, codeunits(text))) isa ArgumentError
+        @test read_page(adopt_page!(state, codeunits(text); read_only = true)) == codeunits(text)
+        for id in (-1, big(2)^64)
+            failure = thrown(() -> adopt_page!(state, array; id = id))
+            @test failure isa ArgumentError && occursin(string(id), failure.msg)
+        end
     end
     @test isempty(MMSB.adopted)
     # A restore ends the page on a thread that Julia does not know.
@@ -79,6 +136,30 @@ end
         @test length(state) == 0
     end
     close(state)
+    @test isempty(MMSB.adopted)
+end
+
+@noinline function adopt_and_forget(end_page, state)
+    array = zeros(1000)
+    kept = WeakRef(array)
+    end_page(adopt_page!(state, array))
+    return kept
+end
+
+@testset "an adopted array goes with its page" begin
+    MMSBState() do state
+        deleted = adopt_and_forget(page -> group(() -> delete_page!(page), state), state)
+        @test isempty(MMSB.adopted)
+        @test comes(() -> (GC.gc(); deleted.value === nothing))
+        alive = adopt_and_forget(identity, state)
+        GC.gc()
+        @test alive.value !== nothing
+        failure = thrown(() -> group(() -> (adopt_and_forget(identity, state); error("mine")), state))
+        @test failure == ErrorException("mine") && length(MMSB.adopted) == 1
+    end
+    @test isempty(MMSB.adopted)
+    dropped = (() -> adopt_and_forget(page -> nothing, MMSBState()))()
+    @test comes(() -> (GC.gc(); dropped.value === nothing))    # no other call of the package
     @test isempty(MMSB.adopted)
 end
 

@@ -28,7 +28,8 @@ end
         @test get_page(state, 4711) == page
         @test isequal(get_page(state, 4711), page) && hash(get_page(state, 4711)) == hash(page)
         @test get_page(state, 4712) === nothing
-        @test get_page(state, -1) === nothing
+        @test get_page(state, -1) === nothing && get_page(state, big(2)^64) === nothing
+        @test fails(() -> delete_page!(state, big(2)^64), PageNotFoundError, 20)
         @test create_page!(state, 10, CPU_LOCATION) != page
     end
 end
@@ -53,12 +54,13 @@ end
         @test read_page(page, 99:100) == UInt8[9, 8]
         @test read_page(page, 1:0) == UInt8[]
         @test page.epoch == 0
-        for range in (0:3, 99:101, 200:300, 1:typemax(Int), -5:-1)
+        for range in (0:3, 99:101, 200:300, 1:typemax(Int), -5:-1, big(2)^70:big(2)^70+1, 1:big(2)^70)
             @test fails(() -> read_page(page, range), OutOfRangeError, 14)
         end
         @test fails(() -> write_page!(page, UInt8[1, 2]; offset = 100), OutOfRangeError, 14)
         @test fails(() -> write_page!(page, UInt8[1, 2]; offset = 0), OutOfRangeError, 14)
         @test fails(() -> write_page!(page, UInt8[1, 2]; offset = typemax(Int)), OutOfRangeError, 14)
+        @test fails(() -> write_page!(page, UInt8[1, 2]; offset = big(2)^70), OutOfRangeError, 14)
         @test read_page(page, 97:100) == UInt8[0, 0, 9, 8]
     end
 end

@@ -2,6 +2,7 @@
 # last line is "N passed, M failed".
 
 using MMSB
+using LinearAlgebra
 using MMSB: LibMMSB
 using Random
 using Test

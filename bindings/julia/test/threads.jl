@@ -87,3 +87,34 @@ end
         @test all(user -> fetch(user) isa StaleHandleError, users)
     end
 end
+
+# A garbage collection waits for the calls of all threads, and a group that begins for a save, which waits for the other group.
+Threads.nthreads() > 1 && @testset "a thread collects in its group while another one's begins" begin
+    MMSBState() do state
+        page, other = create_page!(state, 1000), create_page!(state, 1000)
+        stage = Threads.Atomic{Int}(0)
+        await(reached) = while stage[] < reached
+            GC.safepoint()
+            yield()
+        end
+        Threads.@threads for thread in 1:2
+            if thread == 1
+                group(state) do
+                    write_page!(page, [0x01])
+                    stage[] = 1
+                    await(2)
+                    ccall(:usleep, Cint, (Cuint,), 100_000)    # the other thread is in group by now
+                    GC.gc()
+                end
+            else
+                await(1)
+                saving = async_save_bytes(state)
+                ccall(:usleep, Cint, (Cuint,), 50_000)
+                stage[] = 2
+                group(() -> write_page!(other, [0x02]), state)
+                wait(saving)
+            end
+        end
+        @test read_page(page, 1:1) == [0x01] && read_page(other, 1:1) == [0x02]
+    end
+end
