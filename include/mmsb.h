@@ -2102,7 +2102,7 @@ MMSB_API mmsb_status_t mmsb_store_open_start(const char *directory, const mmsb_c
 
 /* Saves a context into its store now, and removes what no rule keeps: what has changed since the last save, unless the keeper
  * would save all of it anew, or (whole = 1) all of it, so that no other snapshot is needed for this one. It waits for a save that
- * is running. work may be NULL.
+ * is running. If the disk has refused records, the store goes on behind the save, and calls change it again. work may be NULL.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_STRUCT_VERSION, MMSB_E_INVALID_STATE (the context was not opened from a
  * store for writing), and those of mmsb_snapshot_save. Threads: any. Blocks: until done or the time is over. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_store_save(mmsb_context_t context, int32_t whole, const mmsb_work_options_t *work);

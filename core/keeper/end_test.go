@@ -118,6 +118,23 @@ func TestAnIntervalSavesWhatWasWrittenThroughPointers(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
+// A disk that has failed otherwise than by being full may fail again: a keeper does not go on with it by itself.
+func TestAnIntervalSavesNothingOnADiskThatHasFailed(t *testing.T) {
+	o := quiet()
+	o.SaveInterval = uint64(time.Millisecond)
+	context := openStore(t, t.TempDir(), o)
+	k, err := keeperOf(context)
+	require.NoError(t, err)
+	k.journalFailed(status.Errorf(status.IO, "the disk has failed"))
+	time.Sleep(20 * time.Millisecond) // a save that had begun before
+	poke(t, create(t, context, 100), 9)
+	before := saves(t, context)
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, before, saves(t, context))
+	k.failed.Store(nil)
+	require.Eventually(t, func() bool { return saves(t, context) > before }, patience, time.Millisecond)
+}
+
 func TestAKeeperThatNeverSavesDoesNotAtTheEnd(t *testing.T) {
 	directory := t.TempDir()
 	context := openStore(t, directory, quiet())

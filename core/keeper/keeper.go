@@ -210,7 +210,9 @@ func (k *keeper) run(ended <-chan struct{}) {
 			return
 		case <-k.wake:
 		case <-clock:
-			k.untilDone(ended, "saved", k.saveIf(k.changed))
+			if k.failed.Load() == nil { // else what is below decides whether it goes on
+				k.untilDone(ended, "saved", k.saveIf(k.changed))
+			}
 		}
 		if persist.CheckHasJournal(k.context) != nil { // it was closed: there is nothing to keep any more
 			return
@@ -328,11 +330,7 @@ func (k *keeper) resume(w *ticket.Work) error {
 
 // resumeAlone saves, and the journal goes on behind it.
 func (k *keeper) resumeAlone(whole bool, w *ticket.Work) error {
-	s, err := store.Look(file.OS{}, k.directory)
-	if err != nil {
-		return err
-	}
-	o, err := k.optionsFor(s, whole, w)
+	o, err := k.optionsFor(whole, w)
 	if err != nil {
 		return err
 	}
@@ -343,7 +341,8 @@ func (k *keeper) resumeAlone(whole bool, w *ticket.Work) error {
 	}
 	k.strayed.Store(strayed)
 	k.failed.Store(nil)
-	if s, err = store.Look(file.OS{}, k.directory); err != nil {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
 		return err
 	}
 	k.hasSaved(header, s, 0)
@@ -384,7 +383,11 @@ func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) 
 // optionsFor says on which snapshot the next one rests: the newest one, as long as what rests on the whole one stays small beside
 // it. Then the whole one itself, where the same pages have changed again and again: one increment has all of them once, and takes
 // the place of the others. Else it is a whole one, as where an increment would be half as long as that.
-func (k *keeper) optionsFor(s *store.Store, whole bool, w *ticket.Work) (o persist.SaveOptions, err error) {
+func (k *keeper) optionsFor(whole bool, w *ticket.Work) (o persist.SaveOptions, err error) {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
+		return o, err
+	}
 	o.ChainLimit = longestChain
 	newest := s.Newest()
 	if newest == nil || newest.Elsewhere() || whole {
@@ -428,11 +431,7 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 	if persist.HasFailedJournal(k.context) { // what is saved beside it leads nowhere, unless it goes on from there
 		return k.resumeAlone(whole, w)
 	}
-	s, err := store.Look(file.OS{}, k.directory)
-	if err != nil {
-		return err
-	}
-	o, err := k.optionsFor(s, whole, w)
+	o, err := k.optionsFor(whole, w)
 	if err != nil {
 		return err
 	}
@@ -449,7 +448,8 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 		return err
 	}
 	k.written.Add(-before)
-	if s, err = store.Look(file.OS{}, k.directory); err != nil {
+	s, err := store.Look(file.OS{}, k.directory)
+	if err != nil {
 		return err
 	}
 	k.hasSaved(header, s, before)
