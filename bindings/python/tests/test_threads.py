@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import mmsb
 import numpy as np
 import pytest
+from mmsb.context import _open_simulating
+from mmsb.ticket import sweep
 
 THREADS = 8
 
@@ -164,3 +169,36 @@ def test_objects_are_not_kept_alive(ctx: mmsb.Context) -> None:
         del thing
         gc.collect()
         assert reference() is None
+
+
+def test_a_collection_drops_tickets_and_contexts_in_every_step(
+    ctx: mmsb.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eager_collector: None
+) -> None:
+    """What goes through all that was dropped, or is open, sees more of it dropped meanwhile."""
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    pairs: list[tuple[int, int]] = []
+    contexts = [mmsb.Context(simulate="always") for _ in range(100)]
+    page = ctx.create_page(64)
+    with page.memory(write=True):
+        running = ctx.save_start(tmp_path / "file", raw_writes="wait")
+        tickets = [ctx.create_pages_start(1, 64, after=[running]) for _ in range(200)]
+        del tickets[-20:]
+
+        def drop(phase: str, _: dict[str, int]) -> None:
+            if phase == "stop":
+                del tickets[-1:], contexts[-1:]
+                pairs.extend((number, number) for number in range(2500))  # the tuples in stock: only what is new may collect
+
+        gc.callbacks.append(drop)
+        try:
+            for threshold in itertools.cycle(range(1, 5)):
+                gc.set_threshold(threshold, 1, 1)
+                sweep()
+                _open_simulating()
+                if not tickets:
+                    break
+        finally:
+            gc.callbacks.remove(drop)
+    running.wait()
+    assert not contexts and lost == []

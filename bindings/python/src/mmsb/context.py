@@ -422,7 +422,7 @@ class Context(Closable):
         for lent in lents:
             turns[lent.address] = turn = turns.get(lent.address, 0) + 1
             kinds.append((stream_of(lent), turn))
-        waiting = set(kinds)
+        waiting = dict.fromkeys(kinds)  # not a set: its order, and so the index of an error, changes from process to process
         if len(waiting) <= 1:
             return PageArray(self, self._adopt_alike(lents, read_only, chosen))
         handles, adopted = zeroed_words(count), zeroed_words(0)
@@ -431,7 +431,7 @@ class Context(Closable):
             for kind in tuple(waiting):  # memory of the host, and of devices
                 at = [i for i, other in enumerate(kinds) if other == kind]
                 own = None if numbers is None else words([numbers[i] for i in at], "ids")
-                waiting.remove(kind)
+                del waiting[kind]
                 made = self._adopt_alike([lents[i] for i in at], read_only, own)
                 adopted.extend(made)
                 for i, handle in zip(at, made):
@@ -1432,7 +1432,7 @@ _simulating: set[weakref.ref[Context]] = set()
 
 def _open_simulating() -> list[Context]:
     """Those of them that are open."""
-    return [context for known in tuple(_simulating) if (context := known()) is not None and not context.closed]
+    return [context for known in list(_simulating) if (context := known()) is not None and not context.closed]
 
 
 @contextmanager

@@ -88,7 +88,7 @@ _open: set[weakref.ref[Store]] = set()
 
 def _close_all() -> None:
     """Closes the stores that a program has left open, behind what it has registered for its exit after the import of mmsb."""
-    for known in tuple(_open):
+    for known in list(_open):
         store = known()
         try:
             if store is not None:

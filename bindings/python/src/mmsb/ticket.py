@@ -305,7 +305,7 @@ def sweep() -> None:
     """Ends the dropped tickets whose work has ended."""
     if lib.forked:
         return
-    for handle, token in list(_detached.items()):
+    for handle in list(_detached):  # not items(): each tuple of those may run the collector, which drops tickets
         try:
             if not _done(handle):
                 continue
@@ -313,5 +313,6 @@ def sweep() -> None:
         except MMSBError:
             # The library was shut down and has ended the work with the ticket.
             pass
-        if _detached.pop(handle, None) is not None:
+        token = _detached.pop(handle, None)
+        if token is not None:
             let_go(token)
