@@ -2063,7 +2063,7 @@ typedef struct mmsb_store_options {
     uint32_t struct_size;
     int32_t mode;              /* MMSB_STORE_WRITE */
     const char *at_name;       /* NULL; with READ or BRANCH, at most one of the three: the state that has this name */
-    uint64_t at_record;        /* 0; the state behind this record of the journal */
+    uint64_t at_record;        /* 0; the state behind this record; what was written through pointers is that of the snapshot before */
     int64_t at_time_ns;        /* 0; the state of that time, in nanoseconds since 1970 UTC */
     int32_t load;              /* MMSB_LOAD_EAGER; or MMSB_LOAD_LAZY */
     int32_t durability;        /* MMSB_DURABILITY_INTERVAL */
