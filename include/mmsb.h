@@ -2061,14 +2061,14 @@ MMSB_API mmsb_status_t mmsb_journal_records(const char *directory, uint64_t *nex
 
 typedef struct mmsb_store_options {
     uint32_t struct_size;
-    int32_t mode;              /* MMSB_STORE_WRITE */
-    const char *at_name;       /* NULL; with READ or BRANCH, at most one of the three: the state that has this name */
-    uint64_t at_record;        /* 0; the state behind this record; what was written through pointers is that of the snapshot before */
-    int64_t at_time_ns;        /* 0; the state of that time, in nanoseconds since 1970 UTC */
-    int32_t load;              /* MMSB_LOAD_EAGER; or MMSB_LOAD_LAZY */
-    int32_t durability;        /* MMSB_DURABILITY_INTERVAL */
-    uint32_t interval_ms;      /* 10 */
-    int32_t keep_last;         /* 1; at least 1 */
+    int32_t mode;         /* MMSB_STORE_WRITE */
+    const char *at_name;  /* NULL; with READ or BRANCH, at most one of the three: the state that has this name */
+    uint64_t at_record;   /* 0; the state behind this record; what was written through pointers is that of the snapshot before */
+    int64_t at_time_ns;   /* 0; the state of that time, in nanoseconds since 1970 UTC */
+    int32_t load;         /* MMSB_LOAD_EAGER; or MMSB_LOAD_LAZY */
+    int32_t durability;   /* MMSB_DURABILITY_INTERVAL */
+    uint32_t interval_ms; /* 10 */
+    int32_t keep_last;    /* 1; at least 1 */
     uint64_t segment_bytes;    /* 16 MiB; when a segment of the journal is longer, a new one begins */
     uint64_t save_bytes;       /* 0 = 64 MiB, or a tenth of the pages' bytes where that is more; MMSB_NEVER = none */
     uint64_t save_interval_ns; /* 0 = none */

@@ -21,11 +21,14 @@ type replay struct {
 	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
-	latest  uint64            // the snapshot may have steps up to this one
-	own     map[uint32]uint64 // see versions
-	edges   *graph.Builder    // of the staged graph; nil: no record has changed it
-	others  bool              // the staged pages are others than the snapshot's, or have other sizes
-	cleared map[uint32]uint64 // by record: the version with which the mask was cleared
+	// doubtful is clones, by id, of pages that are newer in the snapshot: what they copied was written through pointers behind the
+	// moment, or they had ended by then. A record that cannot be applied to one says that it had.
+	doubtful map[uint64]struct{}
+	latest   uint64            // the snapshot may have steps up to this one
+	own      map[uint32]uint64 // see versions
+	edges    *graph.Builder    // of the staged graph; nil: no record has changed it
+	others   bool              // the staged pages are others than the snapshot's, or have other sizes
+	cleared  map[uint32]uint64 // by record: the version with which the mask was cleared
 	// held is pages on devices or on disk whose bytes were given an address: records change the same ones again and again.
 	held      []uint32
 	heldBytes uint64
@@ -112,7 +115,8 @@ func (r *replay) check() error {
 
 // beginReplay gives the record of each staged page what a page's record says.
 func (l *loader) beginReplay() *replay {
-	r := &replay{loader: l, unknown: make(map[uint64]uint64), latest: l.file.Header().Latest, cleared: make(map[uint32]uint64)}
+	r := &replay{loader: l, unknown: make(map[uint64]uint64), doubtful: make(map[uint64]struct{}), latest: l.file.Header().Latest,
+		cleared: make(map[uint32]uint64)}
 	for i := range l.Pages {
 		s := &l.Pages[i]
 		record := native.RecordAt(s.Index)
@@ -174,7 +178,7 @@ func (r *replay) applyAll(s *journal.Part) error {
 			err = r.goesOn(r.work, r.done)
 		}
 		if err == nil && record != nil {
-			err = asDamage(record, r.apply(record))
+			err = r.unlessEnded(record, asDamage(record, r.apply(record)))
 		}
 		if err != nil {
 			return err
@@ -191,6 +195,18 @@ func asDamage(record *journal.Record, err error) error {
 			record.Page, status.Of(err).Text)
 	}
 	return err
+}
+
+// unlessEnded takes a record that cannot be applied to a doubtful clone for one of a page that had ended by the snapshot's moment.
+func (r *replay) unlessEnded(record *journal.Record, err error) error {
+	if _, doubtful := r.doubtful[record.Page]; !doubtful || status.CodeOf(err) != status.Corrupt {
+		return err
+	}
+	index, _ := r.find(record.Page)
+	delete(r.doubtful, record.Page)
+	r.destroy(record.Page, r.Page(index))
+	r.misses(record.Page, record)
+	return nil
 }
 
 // apply makes a change again, unless the state has it: docs/journal-format.md.
@@ -215,6 +231,7 @@ func (r *replay) apply(record *journal.Record) error {
 		return nil
 	case journal.Destroy:
 		delete(r.unknown, record.Page)
+		delete(r.doubtful, record.Page)
 		if ok {
 			r.destroy(record.Page, r.Page(index))
 		}
@@ -426,9 +443,13 @@ func fillAgain(r *residency.Residency, f residency.Frame, record *journal.Record
 
 func (r *replay) clone(record *journal.Record) error {
 	index, ok := r.find(record.Other)
-	if !ok || r.Page(index).Record.Version > record.OtherVersion && (record.Sequence <= r.latest || !r.unrecorded(index)) {
+	newer := ok && r.Page(index).Record.Version > record.OtherVersion
+	if !ok || newer && record.Sequence > r.latest && !r.unrecorded(index) {
 		r.misses(record.Page, record)
 		return nil
+	}
+	if newer && record.Sequence <= r.latest {
+		r.doubtful[record.Page] = struct{}{}
 	}
 	source := r.page(index)
 	err := source.Present()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,6 +69,46 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 			writeHistory(t, directory, c.records)
 			context := newContext(t)
 			err := Load(context, FromPath(""), LoadOptions{Journal: directory}, nil)
+			require.Equal(t, c.code, status.CodeOf(err), "%v", err)
+			require.Len(t, contents(t, context), c.pages)
+		})
+	}
+}
+
+// Nor is such a page a reason to give up a clone that is not in the snapshot: the page may have been written through a pointer behind
+// the moment, where the clone is, too. If the clone had ended by then, a record of it may not fit.
+func TestClonesOfPagesThatMayBeNewerThanTheMoment(t *testing.T) {
+	clone := recordOfPage(2, journal.Clone, 1, journal.Words(1, 2))
+	written := recordOfPage(2, journal.Write, 2, append(journal.Words(0), 7))
+	outside := recordOfPage(2, journal.Write, 2, append(journal.Words(99), 7))
+	ended := recordOfPage(2, journal.Destroy, 3, nil)
+	for name, c := range map[string]struct {
+		records [][]byte
+		pages   int
+		code    status.Code
+	}{
+		"goes on":       {[][]byte{clone, written}, 2, status.OK},
+		"ends":          {[][]byte{clone, written, ended}, 1, status.OK},
+		"does not fit":  {[][]byte{clone, outside}, 0, status.Mismatch},
+		"did not fit":   {[][]byte{clone, outside, written, ended}, 1, status.OK},
+		"comes then":    {[][]byte{written, clone, written}, 0, status.Mismatch}, // but not before a change of it
+		"another's too": {[][]byte{clone, recordOfPage(3, journal.Clone, 1, journal.Words(2, 1)), written}, 3, status.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory, base := filepath.Join(t.TempDir(), "journal"), filepath.Join(t.TempDir(), "base")
+			writeHistory(t, directory, c.records)
+			read, err := journal.OpenReplay(file.OS{}, directory)
+			require.NoError(t, err)
+			sink, err := file.Replace(file.OS{}, base, file.Options{})
+			require.NoError(t, err)
+			header := snapshot.Header{Lineage: read.At(0), Latest: uint64(len(c.records)), Taken: time.Now()}
+			w, err := snapshot.NewWriter(sink, header, snapshot.Options{})
+			require.NoError(t, err)
+			require.NoError(t, w.Add(snapshot.Page{ID: 1, Size: 10, Version: 5}, snapshot.KindBytes, 0, make([]byte, 10), 0))
+			_, err = w.Finish(1, 10)
+			require.NoError(t, err)
+			context := newContext(t)
+			err = Load(context, FromPath(base), LoadOptions{Journal: directory}, nil)
 			require.Equal(t, c.code, status.CodeOf(err), "%v", err)
 			require.Len(t, contents(t, context), c.pages)
 		})

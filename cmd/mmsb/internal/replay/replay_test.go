@@ -553,6 +553,7 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 		return entry{kind: journal.Clone, page: 2, version: 1, body: journal.Words(id, version)}
 	}
 	written := entry{kind: journal.Write, page: 2, version: 2, body: append(journal.Words(0), 7)}
+	outside := entry{kind: journal.Write, page: 2, version: 2, body: append(journal.Words(1<<20), 7)}
 	ended := entry{kind: journal.Destroy, page: 2, version: 3}
 	for name, c := range map[string]struct {
 		entries []entry
@@ -560,8 +561,10 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 		code    status.Code
 	}{
 		"as it was":          {[]entry{cloneOf(1, 3), written}, 2, status.OK},
-		"newer":              {[]entry{cloneOf(1, 2), written}, 0, status.Mismatch},
+		"newer":              {[]entry{cloneOf(1, 2), written}, 2, status.OK}, // it was written through a pointer behind the moment
 		"newer, and ended":   {[]entry{cloneOf(1, 2), written, ended}, 1, status.OK},
+		"larger":             {[]entry{cloneOf(1, 2), outside}, 0, status.Mismatch}, // the page was resized before the moment
+		"larger, and ended":  {[]entry{cloneOf(1, 2), outside, ended}, 1, status.OK},
 		"no more":            {[]entry{cloneOf(9, 2), written}, 0, status.Mismatch},
 		"no more, unchanged": {[]entry{cloneOf(9, 2)}, 0, status.Mismatch},
 		"no more, and ended": {[]entry{cloneOf(9, 2), written, ended}, 1, status.OK},

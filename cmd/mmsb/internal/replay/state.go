@@ -35,6 +35,9 @@ type page struct {
 	ofBase bool
 	// unrecorded says that no record has its version.
 	unrecorded bool
+	// doubtful is a clone of a page that is newer in the snapshot: what it copied was written through pointers behind the moment,
+	// or the clone had ended by then. A record that cannot be applied to it says that it had.
+	doubtful bool
 	// metadata is known when it was asked for; before, it is that of the page of the base with the id metadataOf.
 	metadata   []byte
 	metadataOf uint64
@@ -127,8 +130,14 @@ func (s *State) Apply(r *journal.Record) error {
 	default:
 		err = p.change(r)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		p.entry.Version, p.entry.Epoch = r.Version, r.Epoch
+	case p.doubtful && status.CodeOf(err) == status.Corrupt:
+		s.pages[r.Page] = nil
+		s.edges.removePage(r.Page)
+		s.misses(r.Page, r)
+		return nil
 	}
 	return err
 }
@@ -173,11 +182,13 @@ func (s *State) clone(r *journal.Record) error {
 	if err != nil {
 		return err
 	}
-	if of == nil || of.entry.Version > r.OtherVersion && (r.Sequence <= s.latest || !of.unrecorded) {
+	newer := of != nil && of.entry.Version > r.OtherVersion
+	if of == nil || newer && r.Sequence > s.latest && !of.unrecorded {
 		s.misses(r.Page, r)
 		return nil
 	}
 	p := *of
+	p.doubtful = newer && r.Sequence <= s.latest
 	p.ofBase, p.unrecorded = false, false
 	p.bytes, p.mask = of.bytes.clone(), of.mask.clone()
 	p.entry.ID, p.entry.Version, p.entry.Epoch = r.Page, r.Version, r.Epoch
