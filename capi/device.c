@@ -225,7 +225,7 @@ DOOR_QUICK mmsb_status_t mmsb_block_allocate(mmsb_stream_t stream, uint64_t byte
 DOOR_QUICK mmsb_status_t mmsb_block_free(mmsb_block_t block, mmsb_stream_t stream, int32_t *deferred) {
     DOOR_ENTER_TO_END();
     DOOR_OPTIONAL(deferred);
-    if (MMSB__LIKELY(stream == 0) && mmsb__block_cache(block)) {
+    if (MMSB__LIKELY(mmsb__block_cache(block, stream))) {
         if (deferred)
             *deferred = 0;
         return MMSB_OK;

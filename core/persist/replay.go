@@ -21,8 +21,8 @@ type replay struct {
 	// unknown is pages that do not exist, by id, with the first record that changes them. Between its position and its moment a
 	// snapshot may have the end of a page; then a later record ends it.
 	unknown map[uint64]uint64
-	// doubtful is clones, by id, of pages that are newer in the snapshot: what they copied was written through pointers behind the
-	// moment, or they had ended by then. A record that cannot be applied to one says that it had.
+	// doubtful is clones, by id, of pages that are newer in the snapshot: these were written through pointers behind the moment,
+	// or the clones had ended by then. A record that cannot be applied to one says that it had.
 	doubtful map[uint64]struct{}
 	latest   uint64            // the snapshot may have steps up to this one
 	own      map[uint32]uint64 // see versions
@@ -197,7 +197,7 @@ func asDamage(record *journal.Record, err error) error {
 	return err
 }
 
-// unlessEnded takes a record that cannot be applied to a doubtful clone for one of a page that had ended by the snapshot's moment.
+// unlessEnded takes a record that cannot be applied to a doubtful clone for one of a page that had ended by the moment.
 func (r *replay) unlessEnded(record *journal.Record, err error) error {
 	if _, doubtful := r.doubtful[record.Page]; !doubtful || status.CodeOf(err) != status.Corrupt {
 		return err

@@ -75,8 +75,8 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 	}
 }
 
-// Nor is such a page a reason to give up a clone that is not in the snapshot: the page may have been written through a pointer behind
-// the moment, where the clone is, too. If the clone had ended by then, a record of it may not fit.
+// Nor is such a page a reason to give up a clone that is not in the snapshot: the page may have been written through a pointer
+// behind the moment, where the clone is, too. If the clone had ended by then, a record of it may not fit.
 func TestClonesOfPagesThatMayBeNewerThanTheMoment(t *testing.T) {
 	clone := recordOfPage(2, journal.Clone, 1, journal.Words(1, 2))
 	written := recordOfPage(2, journal.Write, 2, append(journal.Words(0), 7))

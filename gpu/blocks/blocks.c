@@ -221,9 +221,11 @@ int mmsb__block_hit(mmsb_stream_t handle, uint64_t bytes, uint32_t tag, mmsb_blo
 }
 
 /* The stream is locked. */
-static inline int put(mmsb__block_stream_t *stream, mmsb__block_t *block, uint32_t index, uint64_t live, uint64_t units) {
+static inline int put(mmsb__block_stream_t *stream, mmsb_stream_t handle, mmsb__block_t *block, uint32_t index, uint64_t live,
+                      uint64_t units) {
     mmsb__block_magazine_t *magazine = &stream->magazines[class_of(units)];
-    if (!stream->open || !__atomic_load_n(&stream->pool->open, __ATOMIC_RELAXED) || magazine->count == MMSB__BLOCK_ROUNDS ||
+    if ((handle != 0 && stream->handle != handle) || !stream->open || !__atomic_load_n(&stream->pool->open, __ATOMIC_RELAXED) ||
+        magazine->count == MMSB__BLOCK_ROUNDS ||
         !__atomic_compare_exchange_n(&block->state, &live, live - MMSB__BLOCK_LIVE + MMSB__BLOCK_CACHED, 0, __ATOMIC_ACQ_REL,
                                      __ATOMIC_RELAXED))
         return 0;
@@ -239,7 +241,7 @@ static inline int put(mmsb__block_stream_t *stream, mmsb__block_t *block, uint32
     return 1;
 }
 
-int mmsb__block_cache(mmsb_block_t handle) {
+int mmsb__block_cache(mmsb_block_t handle, mmsb_stream_t freed_on) {
     uint32_t index = (uint32_t)(handle & INDEX_MASK);
     mmsb__block_t *block = block_at(index);
     uint64_t live = MMSB__BLOCK_STATE((uint32_t)(handle >> 28), MMSB__BLOCK_LIVE);
@@ -251,7 +253,7 @@ int mmsb__block_cache(mmsb_block_t handle) {
     uint64_t units = __atomic_load_n(&block->units, __ATOMIC_RELAXED);
     if (!stream || !try_lock(stream))
         return 0;
-    int done = put(stream, block, index, live, units);
+    int done = put(stream, freed_on, block, index, live, units);
     unlock(stream);
     return done;
 }

@@ -465,5 +465,7 @@ func Hit(stream, bytes uint64, tag uint32) (handle uint64, address uintptr, ok b
 	return uint64(to), uintptr(at), ok
 }
 
-// Cache frees as C does: a block into a magazine of its stream.
-func Cache(block uint64) (ok bool) { return C.mmsb__block_cache(C.mmsb_block_t(block)) != 0 }
+// Cache frees as C does: a block into a magazine of its stream, which is stream where that is not 0.
+func Cache(block, stream uint64) (ok bool) {
+	return C.mmsb__block_cache(C.mmsb_block_t(block), C.mmsb_stream_t(stream)) != 0
+}

@@ -167,8 +167,8 @@ extern mmsb__block_table_t mmsb__block_table;
 
 /* Allocates a block of a magazine, or off a span; 0: there is none, or something is not right: Go's call says what. */
 int mmsb__block_hit(mmsb_stream_t stream, uint64_t bytes, uint32_t tag, mmsb_block_t *block, uintptr_t *address);
-/* Frees a block into a magazine of its stream; 0: Go must. */
-int mmsb__block_cache(mmsb_block_t block);
+/* Frees a block into a magazine of its stream, on that stream: its handle, or 0; 0: Go must. */
+int mmsb__block_cache(mmsb_block_t block, mmsb_stream_t stream);
 /* The system's number of this thread. A forked child does not ask. */
 int32_t mmsb__block_thread(void);
 /* The place of a history's next event, which the caller fills in, and adds with its number and time, exact to less than a

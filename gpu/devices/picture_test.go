@@ -190,7 +190,7 @@ func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
 			most[poolOf(size)] = max(most[poolOf(size)], held[poolOf(size)])
 		} else {
 			for block, size := range of {
-				if !blocks.Cache(block) {
+				if !blocks.Cache(block, 0) {
 					_, err := runtime.Free(block, nil)
 					require.NoError(t, err)
 				}
@@ -233,7 +233,7 @@ func TestStatisticsCountWhatDoesNotEnterGo(t *testing.T) {
 
 	small, _, err := Allocate(s, 1000, 0, 0, 0)
 	require.NoError(t, err)
-	require.True(t, blocks.Cache(small))
+	require.True(t, blocks.Cache(small, 0))
 	one := statistics(t, r)
 	small, _, hit := blocks.Hit(h, 1024, 0)
 	require.True(t, hit)
@@ -270,7 +270,7 @@ func TestStatisticsAgreeBesideThreads(t *testing.T) {
 					block, _, err = Allocate(s, size, 0, 0, 0)
 					assert.NoError(t, err)
 				}
-				if !blocks.Cache(block) {
+				if !blocks.Cache(block, 0) {
 					_, err := runtime.Free(block, nil)
 					assert.NoError(t, err)
 				}

@@ -20,7 +20,7 @@ static int play(const mmsb__play_event_t *event, const mmsb_stream_t *streams, m
     mmsb_block_t handle = __atomic_load_n(&block->handle, __ATOMIC_ACQUIRE);
     if (handle == UINT64_MAX)
         return 1;
-    if (handle == 0 || block->stream != event->stream || !mmsb__block_cache(handle))
+    if (handle == 0 || block->stream != event->stream || !mmsb__block_cache(handle, 0))
         return 0;
     block->handle = 0;
     return 1;

@@ -55,7 +55,7 @@ func TestTheBlockAtAnAddress(t *testing.T) {
 		} else {
 			i := random.IntN(len(live))
 			freed = append(freed, live[i].Address)
-			if !blocks.Cache(live[i].Handle) {
+			if !blocks.Cache(live[i].Handle, 0) {
 				mustFree(t, live[i].Handle)
 			}
 			live = slices.Delete(live, i, i+1)

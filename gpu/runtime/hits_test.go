@@ -47,8 +47,9 @@ func TestAHitIsAnotherBlockInTheSameMemory(t *testing.T) {
 	w.streams[0].giveSpans()
 	_, _, ok := blocks.Hit(w.handles[0], 1000, uint32(tag))
 	require.False(t, ok, "nothing was freed")
-	require.True(t, blocks.Cache(first))
-	require.False(t, blocks.Cache(first), "it was freed")
+	require.False(t, blocks.Cache(first, w.handles[1]), "another stream")
+	require.True(t, blocks.Cache(first, w.handles[0]))
+	require.False(t, blocks.Cache(first, 0), "it was freed")
 	_, err = Free(first, nil)
 	requireCode(t, status.StaleHandle, err)
 	usage := w.runtime.Usage()
@@ -95,22 +96,22 @@ func TestOnlyWhatNobodyElseUsesIsFreedWithoutGo(t *testing.T) {
 	require.NoError(t, err)
 	use, _, err := BeginUse(w.streams[0], Use{Block: handle, Access: Write})
 	require.NoError(t, err)
-	require.False(t, blocks.Cache(handle), "a use is open")
+	require.False(t, blocks.Cache(handle, 0), "a use is open")
 	require.NoError(t, EndUse(use))
 	require.NoError(t, w.use(0, handle, address, 4096, Read))
-	require.True(t, blocks.Cache(handle), "its stream alone has used it")
+	require.True(t, blocks.Cache(handle, 0), "its stream alone has used it")
 
 	handle, address, err = w.allocate(0, 4096)
 	require.NoError(t, err)
 	require.NoError(t, w.use(1, handle, address, 4096, Read))
-	require.False(t, blocks.Cache(handle), "another stream reads it")
+	require.False(t, blocks.Cache(handle, 0), "another stream reads it")
 	mustFree(t, handle)
 	handle, address, err = w.allocate(0, 4096)
 	require.NoError(t, err)
 	require.NoError(t, w.use(1, handle, address, 4096, Write))
-	require.False(t, blocks.Cache(handle), "another stream writes it")
+	require.False(t, blocks.Cache(handle, 0), "another stream writes it")
 	require.NoError(t, w.use(0, handle, address, 4096, ReadWrite))
-	require.True(t, blocks.Cache(handle), "its own stream has waited for that")
+	require.True(t, blocks.Cache(handle, 0), "its own stream has waited for that")
 
 	// A block that C gave out anew is waited for as from then on.
 	handle, address, err = w.allocate(0, 4096)
@@ -124,13 +125,13 @@ func TestABudgetHasWhatItsBlocksHave(t *testing.T) {
 	budget := NewBudget(NewLedger(10000))
 	w := pooledWith(t, 1, budget)
 	handle := w.mustAllocate(t, 0, 6000)
-	require.True(t, blocks.Cache(handle))
+	require.True(t, blocks.Cache(handle, 0))
 	require.EqualValues(t, 6000, budget.State().Charged)
 	_, _, ok := blocks.Hit(w.handles[0], 6001, 0)
 	require.False(t, ok, "one byte more has not been charged")
 	handle, _, ok = blocks.Hit(w.handles[0], 6000, 0)
 	require.True(t, ok)
-	require.True(t, blocks.Cache(handle))
+	require.True(t, blocks.Cache(handle, 0))
 	handle = w.mustAllocate(t, 0, 10000) // which takes the freed one's bytes
 	require.EqualValues(t, 10000, budget.State().Charged)
 	_, _, err := w.allocate(0, 1)
@@ -143,12 +144,12 @@ func TestAdaptorsThatSeeEachCallDo(t *testing.T) {
 		{&Statistics{}, &Statistics{}}} {
 		w := pooledWith(t, 1, adaptors...)
 		handle := w.mustAllocate(t, 0, 4096)
-		require.False(t, blocks.Cache(handle))
+		require.False(t, blocks.Cache(handle, 0))
 		mustFree(t, handle)
 	}
 	w := newWorld(t, sim.Options{}, 1) // no pool
 	handle := w.mustAllocate(t, 0, 4096)
-	require.False(t, blocks.Cache(handle))
+	require.False(t, blocks.Cache(handle, 0))
 	mustFree(t, handle)
 }
 
@@ -170,7 +171,7 @@ func TestSizesThatABlockServes(t *testing.T) {
 			require.NoError(t, err)
 			handle, _, err := w.runtime.Allocate(Request{Bytes: bytes, Stream: w.streams[0]})
 			require.NoError(t, err)
-			require.True(t, blocks.Cache(handle))
+			require.True(t, blocks.Cache(handle, 0))
 			w.streams[0].giveSpans()
 			found, _, ok := blocks.Hit(w.handles[0], other, 0)
 			must, may := of == as, as <= of && (of-as)*32 <= of && of >= 128*512
@@ -191,7 +192,7 @@ func TestMagazinesHaveAnEnd(t *testing.T) {
 	}
 	cached := 0
 	for _, handle := range handles {
-		if blocks.Cache(handle) {
+		if blocks.Cache(handle, 0) {
 			cached++
 		} else {
 			mustFree(t, handle)
@@ -204,11 +205,11 @@ func TestMagazinesHaveAnEnd(t *testing.T) {
 
 	// 1025 to 1039 units have the same magazine.
 	small, large := w.mustAllocate(t, 0, 1025*512), w.mustAllocate(t, 0, 1039*512)
-	require.True(t, blocks.Cache(small))
+	require.True(t, blocks.Cache(small, 0))
 	w.streams[0].giveSpans()
 	_, _, ok := blocks.Hit(w.handles[0], 1030*512, 0)
 	require.False(t, ok)
-	require.True(t, blocks.Cache(large))
+	require.True(t, blocks.Cache(large, 0))
 	again, _, ok := blocks.Hit(w.handles[0], 1030*512, 0)
 	require.True(t, ok)
 	require.EqualValues(t, 1039*512, w.runtime.Pool().Statistics().Held)
@@ -231,7 +232,7 @@ func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
 		w.runtime.Reap()
 		require.NoError(t, w.runtime.Trim(0))
 		for i := range freed {
-			require.True(t, blocks.Cache(handles[9*i]))
+			require.True(t, blocks.Cache(handles[9*i], 0))
 		}
 		before := w.runtime.Pool().Statistics()
 		require.EqualValues(t, 32*mib, before.Reserved)
@@ -255,7 +256,7 @@ func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
 	w.runtime.Reap()
 	require.NoError(t, w.runtime.Trim(0))
 	for _, i := range []int{7, 20, 21} {
-		require.True(t, blocks.Cache(handles[i]))
+		require.True(t, blocks.Cache(handles[i], 0))
 	}
 	handle := w.mustAllocate(t, 0, mib)
 	require.EqualValues(t, 64*mib, w.runtime.Pool().Statistics().Reserved)
@@ -267,7 +268,7 @@ func TestAMissTakesFromMagazinesWhatItNeeds(t *testing.T) {
 func TestMemoryOnItsWayToTheBooksIsWaitedFor(t *testing.T) {
 	w := newPooled(t, sim.Options{Memory: 16 * mib}, 2, pool.Options{LargeStep: 2 * mib})
 	handle := w.mustAllocate(t, 0, 12*mib)
-	require.True(t, blocks.Cache(handle))
+	require.True(t, blocks.Cache(handle, 0))
 	b, err := allBlocks.find(handle)
 	require.NoError(t, err)
 	b.mutex.Lock() // as a picture does, for a moment
@@ -334,7 +335,7 @@ func TestBlocksOffASpan(t *testing.T) {
 	require.EqualValues(t, len(all)+1, len(w.runtime.Blocks()))
 	for i, c := range all {
 		on := w.streams[i%2]
-		if i%3 == 0 || !blocks.Cache(c.handle) {
+		if i%3 == 0 || !blocks.Cache(c.handle, 0) {
 			_, err := Free(c.handle, on)
 			require.NoError(t, err)
 		}
@@ -401,7 +402,7 @@ func TestOthersWaitForTheBlockThatCGaveOut(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.use(1, other, elsewhere, 4096, Write)) // this stream has waited for all of stream 0 up to here
 	require.NoError(t, w.work(0, address, 4096, Write))
-	require.True(t, blocks.Cache(first))
+	require.True(t, blocks.Cache(first, 0))
 	second, at, ok := blocks.Hit(w.handles[0], 4096, 0)
 	require.True(t, ok)
 	require.EqualValues(t, address, at)
@@ -432,7 +433,7 @@ func TestHandlesThatAreNone(t *testing.T) {
 		if random.UintN(2) == 0 {
 			forged = handle ^ 1<<random.UintN(64)
 		}
-		require.False(t, blocks.Cache(forged), "0x%016x", forged)
+		require.False(t, blocks.Cache(forged, 0), "0x%016x", forged)
 		_, _, ok := blocks.Hit(forged, 512, 0)
 		require.False(t, ok)
 	}
@@ -458,12 +459,12 @@ func TestTheLastGenerationIsNotUsedAgain(t *testing.T) {
 	handle := w.mustAllocate(t, 0, 512)
 	b, err := allBlocks.find(handle)
 	require.NoError(t, err)
-	require.True(t, blocks.Cache(handle))
+	require.True(t, blocks.Cache(handle, 0))
 	b.record.State.Store(blocks.State(lastGeneration-1, blocks.Cached))
 	last, _, ok := blocks.Hit(w.handles[0], 512, 0)
 	require.True(t, ok)
 	require.EqualValues(t, lastGeneration, uint32(last>>28))
-	require.False(t, blocks.Cache(last))
+	require.False(t, blocks.Cache(last, 0))
 	mustFree(t, last)
 	require.NoError(t, w.device.Synchronize())
 	w.runtime.Reap()
@@ -486,7 +487,7 @@ func TestStreamsThatHaveEndedAreNotFound(t *testing.T) {
 	mustFree(t, after.mustAllocate(t, 0, 512))
 	_, _, ok := blocks.Hit(before.handles[0], 512, 0)
 	require.False(t, ok)
-	require.False(t, blocks.Cache(old))
+	require.False(t, blocks.Cache(old, 0))
 	_, err = Free(old, nil)
 	requireCode(t, status.StaleHandle, err)
 	require.NoError(t, ReleaseStream(after.handles[0]))
@@ -529,7 +530,7 @@ func TestCountsOfTags(t *testing.T) {
 		require.True(t, ok)
 		ever[tag]++
 		total[tag] += bytes
-		require.True(t, blocks.Cache(handle))
+		require.True(t, blocks.Cache(handle, 0))
 	}
 	check := func() {
 		for _, tag := range tags {
@@ -555,13 +556,13 @@ func TestACallersStreamThatIsLetGo(t *testing.T) {
 	require.NoError(t, err)
 	second, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: s})
 	require.NoError(t, err)
-	require.True(t, blocks.Cache(first))
+	require.True(t, blocks.Cache(first, 0))
 	again, _, ok := blocks.Hit(wrapped, 512, 0)
 	require.True(t, ok)
-	require.True(t, blocks.Cache(again))
+	require.True(t, blocks.Cache(again, 0))
 	require.NoError(t, ReleaseStream(wrapped))
 	require.NoError(t, w.device.DestroyStream(native))
-	require.False(t, blocks.Cache(second), "nothing is queued on that stream any more")
+	require.False(t, blocks.Cache(second, 0), "nothing is queued on that stream any more")
 	mustFree(t, second)
 	require.NoError(t, w.device.Synchronize())
 	w.runtime.Reap()
@@ -665,7 +666,7 @@ func TestPartitionsHaveNoMagazines(t *testing.T) {
 	require.False(t, ok, "it would not sleep")
 	handle, _, err := w.runtime.Allocate(Request{Bytes: 512, Stream: w.streams[0], Tag: tag})
 	require.NoError(t, err)
-	require.False(t, blocks.Cache(handle))
+	require.False(t, blocks.Cache(handle, 0))
 	mustFree(t, handle)
 
 	other := w.mustAllocate(t, 0, 1024)
@@ -674,11 +675,11 @@ func TestPartitionsHaveNoMagazines(t *testing.T) {
 	require.NoError(t, err)
 	_, _, ok = blocks.Hit(w.handles[0], 512, 0)
 	require.False(t, ok, "it would not be the capture's own")
-	require.False(t, blocks.Cache(other))
+	require.False(t, blocks.Cache(other, 0))
 	c, err := FindCapture(capture)
 	require.NoError(t, err)
 	require.NoError(t, c.End())
-	require.True(t, blocks.Cache(other))
+	require.True(t, blocks.Cache(other, 0))
 	_, _, ok = blocks.Hit(w.handles[0], 1024, 0)
 	require.True(t, ok)
 	require.NoError(t, DestroyCapture(capture))

@@ -259,7 +259,7 @@ func TestWhatMayComeBack(t *testing.T) {
 	require.False(t, w.runtime.pending())
 
 	require.NoError(t, w.use(0, handle, address, 4*mib, Write))
-	require.True(t, blocks.Cache(handle))
+	require.True(t, blocks.Cache(handle, 0))
 	require.True(t, w.runtime.pending(), "in a magazine")
 	regained = w.runtime.regained()
 	w.runtime.Reap()

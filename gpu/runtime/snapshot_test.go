@@ -211,7 +211,7 @@ func TestWhatIsKeptIsNotLive(t *testing.T) {
 		handles = append(handles, w.mustAllocate(t, 0, 5*mib))
 	}
 	for _, handle := range handles[1:4] {
-		require.True(t, blocks.Cache(handle))
+		require.True(t, blocks.Cache(handle, 0))
 	}
 	use, _, err := BeginUse(w.streams[0], Use{Block: handles[4], Access: Read})
 	require.NoError(t, err)

@@ -127,7 +127,7 @@ func (w *world) allocate(stream int, bytes uint64) (handle uint64, address drive
 }
 
 func freeBlock(handle uint64, on *Stream) (deferred bool, err error) {
-	if on == nil && blocks.Cache(handle) {
+	if on == nil && blocks.Cache(handle, 0) {
 		return false, nil
 	}
 	return Free(handle, on)

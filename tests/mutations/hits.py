@@ -83,6 +83,10 @@ HITS = Native(
             "!block || ((live = __atomic_load_n(&block->state, __ATOMIC_ACQUIRE)), 0)",
         ),
         Mutant(
+            "freed-on-another", "a block that is freed on another stream goes into a magazine of its own",
+            "put", "(handle != 0 && stream->handle != handle) ||", "",
+        ),
+        Mutant(
             "no-end", "a magazine has more blocks than its limit",
             "put", "magazine->count == MMSB__BLOCK_ROUNDS", "0",
         ),

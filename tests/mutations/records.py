@@ -125,6 +125,7 @@ SEGMENT_ENDS = Go(
 )  # fmt: skip
 
 CLONES = "^TestClonesOfPagesThatAreOthersByNow$"
+NEWER = "^TestClonesOfPagesThatMayBeNewerThanTheMoment$"
 SKIPPED = "^TestRecordsThatTheSnapshotHasAreSkipped$"
 VERSIONS = "^TestASnapshotWithHigherVersionsThanItsJournal$"
 
@@ -133,7 +134,7 @@ REPLAYED_CLONES = Go(
     folders=("core/journal", "core/persist"),
     package="core/persist",
     mode=CLONES,
-    sound=(CLONES, VERSIONS),
+    sound=(CLONES, NEWER, VERSIONS),
     mutants=(
         Mutant(
             "versions-of-others", "a record is passed over whose version is not above that of a snapshot that it comes behind",
@@ -150,7 +151,15 @@ REPLAYED_CLONES = Go(
         Mutant(
             "clones-of-newer-pages", "a clone copies a page that is newer than what was copied",
             "replay.clone",
-            "|| r.Page(index).Record.Version > record.OtherVersion && (record.Sequence <= r.latest || !r.unrecorded(index))", "",
+            "|| newer && record.Sequence > r.latest && !r.unrecorded(index)", "",
+        ),
+        Mutant(
+            "clones-behind-the-moment", "a clone is passed over whose page was written through a pointer behind the moment",
+            "replay.clone", "record.Sequence > r.latest && !", "record.Sequence <= r.latest || !", mode=NEWER,
+        ),
+        Mutant(
+            "clones-that-do-not-fit", "a record that does not fit a clone which had ended by the moment is damage",
+            "replay.unlessEnded", "!doubtful ||", "doubtful ||", mode=NEWER,
         ),
         Mutant(
             "clones-of-nothing-are-refused", "a clone whose page is no more is damage, though a later record ends it",
@@ -185,7 +194,15 @@ TOOL_CLONES = Go(
         ),
         Mutant(
             "tool-clones-newer-pages", "the tool copies a page that is newer than what was copied",
-            "State.clone", "|| of.entry.Version > r.OtherVersion && (r.Sequence <= s.latest || !of.unrecorded)", "",
+            "State.clone", "|| newer && r.Sequence > s.latest && !of.unrecorded", "",
+        ),
+        Mutant(
+            "tool-passes-over-clones", "the tool passes over a clone whose page was written through a pointer behind the moment",
+            "State.clone", "r.Sequence > s.latest && !", "r.Sequence <= s.latest || !",
+        ),
+        Mutant(
+            "tool-wants-clones-to-fit", "for the tool a record that does not fit a clone which had ended by the moment is damage",
+            "State.Apply", "case p.doubtful &&", "case !p.doubtful &&",
         ),
         Mutant(
             "tool-forgets-clones", "the tool does not miss a clone that it has passed over",

@@ -553,6 +553,7 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 		return entry{kind: journal.Clone, page: 2, version: 1, body: journal.Words(id, version)}
 	}
 	written := entry{kind: journal.Write, page: 2, version: 2, body: append(journal.Words(0), 7)}
+	changed := entry{kind: journal.Write, page: 1, version: 4, body: append(journal.Words(0), 7)}
 	outside := entry{kind: journal.Write, page: 2, version: 2, body: append(journal.Words(1<<20), 7)}
 	ended := entry{kind: journal.Destroy, page: 2, version: 3}
 	for name, c := range map[string]struct {
@@ -561,7 +562,9 @@ func TestClonesOfPagesThatAreOthersByNow(t *testing.T) {
 		code    status.Code
 	}{
 		"as it was":          {[]entry{cloneOf(1, 3), written}, 2, status.OK},
-		"newer":              {[]entry{cloneOf(1, 2), written}, 2, status.OK}, // it was written through a pointer behind the moment
+		"newer":              {[]entry{cloneOf(1, 2), written}, 2, status.OK}, // written through a pointer behind the moment
+		"changed":            {[]entry{changed, cloneOf(1, 3), written}, 0, status.Mismatch},
+		"changed, and older": {[]entry{changed, cloneOf(1, 5), written}, 2, status.OK},
 		"newer, and ended":   {[]entry{cloneOf(1, 2), written, ended}, 1, status.OK},
 		"larger":             {[]entry{cloneOf(1, 2), outside}, 0, status.Mismatch}, // the page was resized before the moment
 		"larger, and ended":  {[]entry{cloneOf(1, 2), outside, ended}, 1, status.OK},
