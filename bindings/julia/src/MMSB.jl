@@ -9,6 +9,7 @@ module MMSB
 
 include("LibMMSB.jl")
 using .LibMMSB
+using Serialization: Serialization, AbstractSerializer, deserialize, serialize
 
 include("errors.jl")
 include("state.jl")
@@ -31,6 +32,7 @@ include("DeviceSync.jl")
 include("DeviceFallback.jl")
 include("UnifiedMemory.jl")
 include("GPUKernels.jl")
+include("copies.jl")
 
 export AbstractMMSBError
 export MMSBState, Page, PageID, PageLocation, Ticket

@@ -125,7 +125,7 @@ end
     Delta(positions, values; epoch = 0, source = nothing, intent = nothing)
 
 A delta that is applied by `apply_delta!(page, delta)`, merged and converted. The arguments are those of `apply_delta!`; they are
-copied. Its properties: `kind` (`:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`), `epoch`, `page_id` (0 = any
+copied. `deepcopy` and Serialization copy a delta, too. Its properties: `kind` (`:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`), `epoch`, `page_id` (0 = any
 page) and `payload`.
 """
 mutable struct Delta
@@ -163,6 +163,36 @@ function Base.getproperty(delta::Delta, name::Symbol)
             copy(unsafe_wrap(Array, convert(Ptr{UInt8}, record.payload), Int(record.payload_length); own = false)) :
             throw(ArgumentError("a delta has no property $name"))
     end
+end
+
+# A delta is copied by its value.
+
+function Base.deepcopy_internal(delta::Delta, copies::IdDict)
+    return get!(copies, delta) do
+        GC.@preserve delta made_delta(mmsb_delta_convert, getfield(delta, :made), unsafe_load(getfield(delta, :made)).kind)
+    end
+end
+
+function Serialization.serialize(to::AbstractSerializer, delta::Delta)
+    Serialization.serialize_type(to, Delta)
+    runs = convert_delta(delta, :runs)
+    GC.@preserve runs begin
+        record = unsafe_load(getfield(runs, :made))
+        list = copy(unsafe_wrap(Array, record.runs, Int(record.count); own = false))
+        texts = map(text -> text == C_NULL ? nothing : unsafe_string(text), (record.source, record.intent))
+        serialize(to, (delta.kind, record.id, record.page_id, record.epoch, record.timestamp_ns, texts, list, runs.payload))
+    end
+    return nothing
+end
+
+function Serialization.deserialize(from::AbstractSerializer, ::Type{Delta})
+    kind, id, page_id, epoch, timestamp_ns, (source, intent), list, payload = deserialize(from)
+    runs, kept = new_delta(
+        MMSB_DELTA_RUNS, payload;
+        runs = pointer(list), count = length(list), epoch = epoch, source = source, intent = intent, kept = list,
+    )
+    runs = with_fields(runs, (id = id, page_id = page_id, timestamp_ns = timestamp_ns))
+    return GC.@preserve kept made_delta(mmsb_delta_convert, Ref(runs), code_of("kind", DELTA_KINDS, kind))
 end
 
 Base.show(io::IO, delta::Delta) = print(io, "Delta(", delta.kind, ", epoch = ", delta.epoch, ")")

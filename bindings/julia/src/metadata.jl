@@ -9,7 +9,8 @@ const BYTE_KEYS_SEPARATOR = '\0'    # no Symbol contains it
 
 """
 The current metadata of a page, as a dictionary. Keys are Symbols, values are of type String or Vector{UInt8}; keys are not empty,
-and keys and Strings are valid UTF-8. Anything else throws an ArgumentError.
+and keys and Strings are valid UTF-8. Anything else throws an ArgumentError. Keys with a zero character, which programs in other
+languages can set and no Symbol can have, are not in the dictionary; changes of other keys keep them, and `empty!` removes them.
 """
 struct PageMetadata <: AbstractDict{Symbol,Any}
     page::Page
@@ -52,28 +53,37 @@ function decode_metadata(bytes::Vector{UInt8})
     return [String(part()) => part() for _ in 1:ltoh(read(blob, UInt32))]
 end
 
-"`entries` as the library stores them: checked, and with the list of byte keys if it is not empty."
+"`entries` of a program as the library stores them, checked."
 function stored_entries(entries)
-    stored = Pair{String,Any}[]
-    listed = String[]
     for (key, value) in entries
         check_metadata_key(key)
         check_metadata_value(value)
-        push!(stored, String(key) => value)
-        needs_listing(value) && push!(listed, String(key))
     end
-    isempty(listed) || push!(stored, BYTE_KEYS => join(listed, BYTE_KEYS_SEPARATOR))
-    return stored
+    return with_byte_keys(Pair{String,Any}[String(key) => value for (key, value) in entries])
 end
 
-"Replaces all metadata of a page by the result of `stored_entries`."
+"Entries with the list of byte keys if it is not empty."
+function with_byte_keys(entries)
+    listed = String[key for (key, value) in entries if needs_listing(value) && has_symbol(key)]
+    return isempty(listed) ? entries : push!(entries, BYTE_KEYS => join(listed, BYTE_KEYS_SEPARATOR))
+end
+
+"Whether a Symbol can have this name."
+has_symbol(name::String) = !occursin('\0', name)
+
+"Replaces all metadata of a page by the result of `stored_entries` or `with_byte_keys`."
 function import_metadata!(page::Page, stored)
     blob = encode_metadata(stored)
     call(mmsb_page_metadata_import, page, blob, length(blob))
 end
 
 "All entries at one moment, in the order in which the keys were first set."
-entries(metadata::PageMetadata) = read_entries(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
+entries(metadata::PageMetadata) = shown_entries(all_entries(metadata))
+
+all_entries(metadata::PageMetadata) = read_entries(fill_list(UInt8, mmsb_page_metadata_export, metadata.page))
+
+"Those of the entries whose keys are Symbols."
+shown_entries(entries) = Pair{Symbol,Any}[Symbol(key) => value for (key, value) in entries if has_symbol(key)]
 
 "The entries of a blob, each value with the type it was set with."
 function read_entries(blob::Vector{UInt8})
@@ -82,9 +92,7 @@ function read_entries(blob::Vector{UInt8})
     for (key, value) in stored
         key == BYTE_KEYS && append!(listed, split(String(copy(value)), BYTE_KEYS_SEPARATOR))
     end
-    return Pair{Symbol,Any}[
-        Symbol(key) => stored_value(value, key in listed) for (key, value) in stored if key != BYTE_KEYS
-    ]
+    return Pair{String,Any}[key => stored_value(value, key in listed) for (key, value) in stored if key != BYTE_KEYS]
 end
 
 Base.length(metadata::PageMetadata) = length(entries(metadata))
@@ -109,13 +117,13 @@ end
 
 Base.haskey(metadata::PageMetadata, key) = get(metadata, key, nothing) !== nothing
 
-"Applies `change!(entries)` as one change, atomic among the tasks of this process, and returns its result."
+"Applies `change!(all_entries)` as one change, atomic among the tasks of this process, and returns its result."
 function change_metadata!(change!, metadata::PageMetadata)
     page = metadata.page
     return lock(owner(page).lock) do
-        changed = entries(metadata)
+        changed = all_entries(metadata)
         result = change!(changed)
-        import_metadata!(page, stored_entries(changed))
+        import_metadata!(page, with_byte_keys(changed))
         return result
     end
 end
@@ -123,17 +131,19 @@ end
 function Base.setindex!(metadata::PageMetadata, value, key)
     check_metadata_key(key)
     check_metadata_value(value)
+    name = String(key)
     change_metadata!(metadata) do all
-        position = findfirst(entry -> first(entry) === key, all)
-        position === nothing ? push!(all, key => value) : (all[position] = key => value)
+        position = findfirst(entry -> first(entry) == name, all)
+        position === nothing ? push!(all, name => value) : (all[position] = name => value)
     end
     return metadata
 end
 
 function Base.pop!(metadata::PageMetadata, key, default)
     check_metadata_key(key)
+    name = String(key)
     return change_metadata!(metadata) do all
-        position = findfirst(entry -> first(entry) === key, all)
+        position = findfirst(entry -> first(entry) == name, all)
         position === nothing ? default : last(splice!(all, position))
     end
 end

@@ -417,12 +417,11 @@ end
 
 Base.show(io::IO, page::SnapshotPage) = print(io, "SnapshotPage(id = ", page.id, ")")
 
-snapshot_metadata(page::SnapshotPage) = Dict{Symbol,Any}(
-    read_entries(
-        fill_list(UInt8, (snapshot, blob, capacity, length) ->
-            mmsb_snapshot_metadata(snapshot, page.id, blob, capacity, length), page),
-    ),
-)
+function snapshot_metadata(page::SnapshotPage)
+    blob = fill_list(UInt8, (snapshot, blob, capacity, length) ->
+        mmsb_snapshot_metadata(snapshot, page.id, blob, capacity, length), page)
+    return Dict{Symbol,Any}(shown_entries(read_entries(blob)))
+end
 
 "The status of the lookup of a page, and the record found."
 function look_up(snapshot::Snapshot, page)

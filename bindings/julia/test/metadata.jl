@@ -27,6 +27,25 @@
     end
 end
 
+@testset "a key that no Symbol can have is kept and not shown" begin
+    MMSBState() do state
+        page = create_page!(state, 10, CPU_LOCATION)
+        blob = MMSB.encode_metadata(["a\0b" => "x", "after" => "1"])
+        MMSB.call(LibMMSB.mmsb_page_metadata_import, page, blob, length(blob))
+        kept() = "a\0b" in first.(MMSB.all_entries(page.metadata))
+        @test Dict(page.metadata) == Dict(:after => "1") && length(page.metadata) == 1
+        page.metadata[:bytes] = UInt8[0x61]
+        @test Dict(page.metadata) == Dict(:after => "1", :bytes => UInt8[0x61]) && kept()
+        @test pop!(page.metadata, :after) == "1" && kept()
+        path = joinpath(mktempdir(), "saved")
+        save_snapshot(state, path)
+        Snapshot(path) do snapshot
+            @test snapshot[page.id].metadata == Dict(:bytes => UInt8[0x61])
+        end
+        @test isempty(empty!(page.metadata)) && !kept()
+    end
+end
+
 @testset "values come back as what they were" begin
     MMSBState() do state
         page = create_page!(state, 10, CPU_LOCATION)

@@ -9,7 +9,7 @@ using Test
 using Test: DefaultTestSet
 
 const TEST_FILES = (
-    "loading.jl", "abi.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "dependencies.jl",
+    "loading.jl", "abi.jl", "names.jl", "states.jl", "pages.jl", "metadata.jl", "deltas.jl", "copies.jl", "dependencies.jl",
     "memory.jl", "allocator.jl", "statistics.jl", "devicesync.jl", "tickets.jl", "threads.jl", "snapshots.jl", "journal.jl",
     "commands.jl", "stores.jl", "longcalls.jl", "groups.jl", "devices.jl", "sleep.jl", "plugins.jl",
     "tensors.jl", "unifiedmemory.jl", "gpukernels.jl", "guard.jl", "garbage.jl",
