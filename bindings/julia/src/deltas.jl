@@ -125,8 +125,8 @@ end
     Delta(positions, values; epoch = 0, source = nothing, intent = nothing)
 
 A delta that is applied by `apply_delta!(page, delta)`, merged and converted. The arguments are those of `apply_delta!`; they are
-copied. `deepcopy` and Serialization copy a delta, too. Its properties: `kind` (`:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`), `epoch`, `page_id` (0 = any
-page) and `payload`.
+copied. Its properties: `kind` (`:dense_bytes`, `:dense_bits`, `:sparse_bits`, `:indexed` or `:runs`), `epoch`, `page_id` (0 = any
+page) and `payload`. `deepcopy` and Serialization copy it, too.
 """
 mutable struct Delta
     made::Ptr{mmsb_delta_t}    # the library's, until the delta is dropped
