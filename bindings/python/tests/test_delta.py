@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import array
+import copy
 import gc
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -270,3 +272,33 @@ def test_overlapping_runs_and_equal_offsets(ctx: mmsb.Context) -> None:
     assert page.read() == b"aabcb\0"
     page.apply(mmsb.Delta.indexed([0, 0, 0], b"xyz"))
     assert page[0] == ord("z")
+
+
+def copies(delta: mmsb.Delta) -> list[mmsb.Delta]:
+    return [copy.copy(delta), copy.deepcopy(delta), pickle.loads(pickle.dumps(delta))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_has_bytes_of_its_own(ctx: mmsb.Context, kind: str) -> None:
+    made = same_change()[kind]
+    for delta in (made, made.convert("runs").convert(kind), mmsb.Delta.indexed(np.array([9, 1, 2], dtype=np.uint32), b"cab")):
+        again = copies(delta)
+        assert [other.kind for other in again] == [delta.kind] * 3
+        del delta
+        gc.collect()
+        for other in again:
+            page = ctx.create_page(12)
+            page.apply(other)
+            assert page.read() == b"\0ab\0\0\0\0\0\0c\0\0"
+
+
+def test_a_copy_has_what_is_said_about_a_delta() -> None:
+    source = bytearray(b"abc")
+    delta = mmsb.Delta.runs([(1, source)], id=1, page_id=2, epoch=3, timestamp_ns=4, source="größe", intent="why")
+    again = copies(delta)
+    source[:] = b"xyz"
+    for other in again:
+        assert (other.id, other.page_id, other.epoch, other.timestamp_ns) == (1, 2, 3, 4)
+        assert (other.source, other.intent, other.changes()) == ("größe", "why", [(1, b"abc")])
+    for empty in copies(mmsb.Delta.runs([])):
+        assert (empty.source, empty.changes()) == (None, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
 import pickle
@@ -448,8 +449,10 @@ def test_reading_without_a_context(path: Path) -> None:
         assert "text" not in snapshot
         with pytest.raises(mmsb.NotFoundError):
             snapshot[2**63]
-        with pytest.raises(TypeError):
-            pickle.dumps(snapshot)
+        for thing in (snapshot, snapshot[disk_id]):
+            for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                    copied(thing)
     assert snapshot.closed
     snapshot.close()
     assert pages[disk_id].read() == bytes(50)  # a page keeps the file

@@ -44,7 +44,7 @@ class Delta:
     """A change of a page's bytes, which can be applied to one page or to many.
 
     The class methods make the five kinds. Contiguous payloads, masks and offsets are not copied: they must not change while
-    the delta is in use. All class methods take these keyword arguments:
+    the delta is in use; copy.copy() and pickle copy them. All class methods take these keyword arguments:
 
     - id: a number that the caller chooses, 0 for none
     - page_id: id of the page that the delta applies to, 0 for any page
@@ -171,6 +171,20 @@ class Delta:
             taken += run.length
         return changes
 
+    def __reduce__(self) -> Any:
+        """Copies, and what another process gets, have bytes of their own."""
+        plain = self._struct
+        sizes = {
+            "mask": plain.mask_length if self.kind == "dense_bytes" else (plain.mask_length + 7) // 8,
+            "offsets": plain.count * 8,
+            "offsets32": plain.count * 4,
+            "runs": plain.count * ctypes.sizeof(_abi.Run),
+        }
+        arrays = {name: ctypes.string_at(at, size) for name, size in sizes.items() if (at := getattr(plain, name))}
+        payload = ctypes.string_at(plain.payload, plain.payload_length) if plain.payload_length else b""
+        about = {name: getattr(self, name) for name in About.__annotations__}
+        return _again, (self.kind, payload, about, arrays, plain.mask_length, plain.count)
+
     @property
     def kind(self) -> str:
         """The form: "dense_bytes", "dense_bits", "sparse_bits", "indexed" or "runs"."""
@@ -286,6 +300,12 @@ def _make(
             setattr(delta._struct, name, c_text(cast("str", value), name))
     delta._buffers = (data, mask, offsets, offsets32, runs)
     return delta
+
+
+def _again(kind: str, payload: bytes, about: About, arrays: dict[str, bytes], mask_length: int, count: int) -> Delta:
+    """A delta out of what Delta.__reduce__() gives."""
+    buffers: dict[str, Any] = {name: Buffer(data) for name, data in arrays.items()}
+    return _make(kind, len(payload), Buffer(payload), about, mask_length=mask_length, count=count, **buffers)
 
 
 def _own(pointer: Any) -> Delta:

@@ -27,7 +27,7 @@ from ._convert import (
 from ._errors import ClosedError, InvalidArgumentError, OutOfRangeError, UnsupportedError
 from ._ffi import check, lib, listed, name_of, sized, value_of
 from ._lease import end, view_memory, when_dropped
-from ._object import Closable
+from ._object import Closable, NotCopied
 from .ticket import Ticket, Work, nothing
 
 if TYPE_CHECKING:
@@ -215,10 +215,12 @@ class Snapshot(Closable):
         return self._file
 
 
-class SnapshotPage:
+class SnapshotPage(NotCopied):
     """A page of a snapshot."""
 
     __slots__ = ("_file", "_raw")
+
+    _name = "page of a snapshot"
 
     def __init__(self, file: _File, raw: _abi.SnapshotPage) -> None:
         self._file = file
@@ -330,10 +332,12 @@ class SnapshotPage:
         return f"<mmsb.SnapshotPage {self.id} {self.location} size={self.size} epoch={self.epoch}>"
 
 
-class _File:
+class _File(NotCopied):
     """A snapshot handle of the library, closed when its last user is gone."""
 
     __slots__ = ("__weakref__", "handle")
+
+    _name = "snapshot"
 
     def __init__(self, path: AnyPath) -> None:
         self.handle = ctypes.c_uint64()
@@ -488,10 +492,12 @@ def save_options(
     return options
 
 
-class SavedBytes:
+class SavedBytes(NotCopied):
     """A snapshot in memory of the library, which is freed with this object at the latest."""
 
     __slots__ = ("__weakref__", "_data", "free", "length", "memory")
+
+    _name = "snapshot"
 
     def __init__(self) -> None:
         self.memory, self.length = ctypes.c_void_p(), ctypes.c_uint64()
