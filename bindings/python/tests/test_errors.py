@@ -21,8 +21,12 @@ def test_each_class(cls: type[mmsb.MMSBError]) -> None:
     assert str(error) == "page 5 is busy"
     assert (error.index, error.foreign_code, error.domain) == (None, None, None)
     error.index = 4
+    if isinstance(error, OSError):
+        error.errno, error.filename, error.foreign_code, error.domain = 2, "here", 2, "errno"
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is cls
+    for name in ("errno", "strerror", "filename", "filename2", "foreign_code", "domain"):
+        assert getattr(again, name, None) == getattr(error, name, None)
     assert str(again) == str(error)
     assert (again.code, again.index) == (error.code, 4)
     if cls not in (mmsb.MMSBError, mmsb.ClosedError, mmsb.MissingFileError, mmsb.MissingFolderError):

@@ -19,6 +19,12 @@ class MMSBError(Exception):
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else type(self).__name__
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Of an OSError its class has some of the fields, which Python's own __reduce__ takes for made of the arguments.
+        known = ((name, getattr(self, name, None)) for name in ("errno", "strerror", "filename", "filename2"))
+        fields = {**self.__dict__, **{name: value for name, value in known if value is not None}}
+        return (type(self), self.args, fields or None)
+
 
 class InvalidArgumentError(MMSBError, ValueError):
     """An argument is invalid: an unknown name, a value outside its range, text that is not UTF-8."""
