@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import shutil
@@ -12,8 +13,10 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any, cast
 
 import mmsb
+import numpy as np
 import pytest
 from conftest import PATIENCE, SOURCE, RunPython, runs_out_of_time
 from mmsb._ffi import find_library
@@ -56,6 +59,33 @@ def test_closing_saves_what_was_written_through_views(tmp_path: Path) -> None:
         store.page(1).array()[:] = 9
     with mmsb.open(folder, "read") as store:
         assert store.page(1).read(0, 1) == b"\x07"
+
+
+def views_of(page: mmsb.Page) -> dict[str, Callable[[], Any]]:
+    return {
+        "array": lambda: page.array("uint8"),
+        "memory": lambda: page.memory(write=True),
+        "memories": lambda: page.context.memories([page], write=True)[0],
+        "view": lambda: np.asarray(page.view()),
+        "asarray": lambda: np.asarray(page),
+    }
+
+
+@pytest.mark.parametrize("kind", views_of(cast("Any", None)))
+def test_a_view_keeps_its_store(tmp_path: Path, kind: str) -> None:
+    def bytes_of_the_store() -> Any:
+        store = mmsb.open(tmp_path / "state")
+        return views_of(store.get(1) or store.create_page(4, id=1))[kind]()
+
+    part = bytes_of_the_store()[1:3]
+    gc.collect()
+    with pytest.raises(mmsb.BusyError):
+        mmsb.open(tmp_path / "state")
+    part[:] = type(part)(b"ab") if isinstance(part, memoryview) else [97, 98]
+    del part
+    gc.collect()
+    with mmsb.open(tmp_path / "state") as store:
+        assert store.page(1).read() == b"\0ab\0"
 
 
 def test_a_store_that_a_program_leaves_open_is_closed_at_exit(tmp_path: Path, run_python: RunPython) -> None:

@@ -58,9 +58,11 @@ def view_held(address: int, size: int, writable: bool, holder: Holder) -> memory
 
 
 class Holder:
-    """An object that lives as long as somebody uses memory."""
+    """An object that lives as long as somebody uses memory, and what else has to live as long."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "kept")
+
+    kept: object
 
 
 class Watch(weakref.ref[Any]):
@@ -97,14 +99,19 @@ def never_mind(watch: Watch) -> None:
 
 
 class Pins:
-    """Pins of pages, each until its holder is gone. They count once taken is 1, which is to be set in a finally clause around the
-    call that pins: nothing comes between the steps of a clause without calls."""
+    """Pins of pages, each until its holder is gone.
 
-    def __init__(self, pages: ctypes.Array[ctypes.c_uint64], mode: int) -> None:
+    A holder keeps the context, without which writes would go to memory that no store has, and ends its pin before it lets go of
+    that. Pins count once taken is 1, which is to be set in a finally clause around the call that pins: nothing comes between the
+    steps of a clause without calls.
+    """
+
+    def __init__(self, context: object, pages: ctypes.Array[ctypes.c_uint64], mode: int) -> None:
         self.taken = ctypes.c_size_t(0)  # how many pages a holder unpins
         self.holders: list[Holder] = []
         for i in range(len(pages)):
             holder = Holder()
+            holder.kept = context
             if _adopted:
                 drop_released_with(holder)
             when_gone(holder, lib.mmsb_page_unpin_many, ctypes.byref(pages, 8 * i), self.taken, mode, None)

@@ -165,7 +165,7 @@ def _load_into(*_: object, **__: object) -> NoReturn:
 
 
 class Context(Closable):
-    """Owns pages. Closing the context ends its pages. Dropping the context closes it.
+    """Owns pages. Closing the context ends its pages. Dropping the context, its pages and their views closes it.
 
     Options that are not given have the library's defaults:
 
@@ -497,7 +497,7 @@ class Context(Closable):
             if lib.mmsb_page_location(handle) == _abi.LOCATION_GPU:
                 raise UnsupportedError(f"page {lib.mmsb_page_id(handle)} lies on a gpu, whose memory the host cannot access")
         addresses = (ctypes.c_void_p * batch.count)()
-        pins = Pins((ctypes.c_uint64 * batch.count)(*handles), mode)
+        pins = Pins(self, (ctypes.c_uint64 * batch.count)(*handles), mode)
         try:
             status = lib.mmsb_page_pin_many(batch.address, batch.count, mode, addresses, batch.bad)
         finally:

@@ -39,7 +39,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._ffi import failure, lib, listed, name_of, number_from, sized, sync_of, value_of
-from ._lease import Pins, drop_released, free_memory, view_held, view_memory
+from ._lease import Holder, Pins, drop_released, free_memory, view_held, view_memory, when_dropped
 from ._tensor import CPU, dlpack_device_type, export, is_versioned, options_of_bytes
 from .delta import Delta, struct_of
 from .device import BlockInfo, block_info
@@ -106,7 +106,8 @@ class Page(ArrowBytes):
     This object does not own the page: dropping it destroys nothing. A page may have several objects; they are equal. The
     page lives until destroy() or until its context ends. Reads and writes work in every location. A view of its memory
     (array, memory, pin, numpy.asarray) pins the page: until the last view is gone, it cannot be migrated, resized or destroyed
-    (BusyError), and its memory stays valid, even if its context is closed meanwhile.
+    (BusyError), and its memory stays valid, even if its context is closed meanwhile. The page and its views keep the context: it
+    is closed by close(), or when the last of them is gone.
     """
 
     __slots__ = ("__weakref__", "_context", "_handle", "_id")
@@ -503,7 +504,10 @@ class Page(ArrowBytes):
         mode, address = _abi.PIN_WRITE if write else _abi.PIN_READ, ctypes.c_void_p()
         self._check(lib.mmsb_page_host_copy_pin(self._handle, mode, address))
         assert address.value is not None
-        return view_memory(address.value, self.size, write, lib.mmsb_page_host_copy_unpin, self._handle, mode)
+        holder = Holder()
+        when_dropped(holder, lib.mmsb_page_host_copy_unpin, self._handle, mode)
+        holder.kept = self._context
+        return view_held(address.value, self.size, write, holder)
 
     def destroy(self) -> None:
         """Ends the page and frees its memory."""
@@ -605,7 +609,7 @@ class Page(ArrowBytes):
         return index % size, 1
 
     def _pinned(self, mode: int) -> memoryview:
-        pins, address = Pins((ctypes.c_uint64 * 1)(self._handle), mode), ctypes.c_void_p()
+        pins, address = Pins(self._context, (ctypes.c_uint64 * 1)(self._handle), mode), ctypes.c_void_p()
         try:
             status = lib.mmsb_page_pin(self._handle, mode, address)
         finally:

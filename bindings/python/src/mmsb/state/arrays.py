@@ -240,6 +240,7 @@ def is_array(thing: Any) -> bool:
     return (
         kind is np.ndarray
         or hasattr(kind, "__dlpack__")
+        or hasattr(kind, "_held")
         or hasattr(thing, "__array_interface__")
         or hasattr(thing, "__cuda_array_interface__")
         or (not isinstance(thing, bytes) and has_buffer(thing))
@@ -281,6 +282,9 @@ def hold(thing: Any) -> Held:
     """Takes an array by the way that its library has. UnsupportedError: its bytes cannot be saved."""
     if isinstance(thing, np.ndarray):
         return _of_numpy(thing)
+    if hasattr(type(thing), "_held"):  # a StoredArray
+        held: Held = thing._held()
+        return held
     try:
         if hasattr(type(thing), "detach") and hasattr(type(thing), "numpy"):
             return _of_tensor(thing)
@@ -412,17 +416,10 @@ def _of_dlpack(source: Any) -> Held:
     lent = found.lent
     if lent.stream is not None:
         return _of_bytes(layout, DeviceBytes(lent.address, lent.length, lent, found.read_only, lent.stream or None))
-    holder = _Lender()
-    holder.lent = lent
+    holder = Holder()
+    holder.kept = lent
     memory = np.frombuffer(view_held(lent.address, lent.length, True, holder), np.uint8)
     return Held(layout, memory, None, not found.read_only, False)
-
-
-class _Lender(Holder):
-    """Keeps what lends memory as long as somebody uses it."""
-
-    __slots__ = ("lent",)
-    lent: object
 
 
 class DeviceBytes:
