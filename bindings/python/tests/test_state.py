@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
@@ -226,11 +226,23 @@ def test_one_memory_is_saved_once_and_shared_again(tmp_path: Path) -> None:
     same(overlapping, tree)
     pair = [tied, 3]
     round_trip(tmp_path / "b", {"one": pair, "inside": {"two": pair}})
-    # What the file has of a part comes behind what it has of the whole.
+    # Where the file has different bytes for a part and for the whole, one of both would be wrong.
     state.save(tmp_path / "c", {"part": np.ones(100), "whole": np.zeros(1 << 20)})
     whole = np.full(1 << 20, 2.0)
+    with pytest.raises(mmsb.MismatchError, match="different bytes where arrays of the tree have memory in common: whole, part"):
+        state.load_into(tmp_path / "c", {"part": whole[-100:], "whole": whole})
+    assert (whole == 2.0).all()
+    state.save(tmp_path / "c", {"part": np.ones(100), "whole": np.repeat([0.0, 1.0], [(1 << 20) - 100, 100])})
     state.load_into(tmp_path / "c", {"part": whole[-100:], "whole": whole})
     assert not whole[:-100].any() and whole[-100:].all()
+    # Neighbours have no memory in common, whatever order and steps they have; items of one array may have.
+    state.save(tmp_path / "d", {"even": np.arange(5), "odd": np.arange(5) + 10})
+    both = np.zeros(10, np.int64)
+    state.load_into(tmp_path / "d", {"even": both[::2], "odd": both[::-2]})
+    assert both.tolist() == [0, 14, 1, 13, 2, 12, 3, 11, 4, 10]
+    spread = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (5,), (0,))
+    with pytest.raises(mmsb.MismatchError, match="in common: even"):
+        state.load_into(tmp_path / "d", {"even": spread, "odd": np.zeros(5, np.int64)})
 
 
 def test_an_object_under_two_names_is_saved_once(tmp_path: Path) -> None:
@@ -379,7 +391,7 @@ def test_types_come_back_by_likeness(tmp_path: Path) -> None:
     assert isinstance(fixed, Fixed) and isinstance(fixed.layers[0], Layer)
     same(fixed, tree["fixed"])
     assert isinstance(state.load(tmp_path / "a", ["fixed"], like=dict[str, Fixed])["fixed"], Fixed)
-    with pytest.raises(mmsb.InvalidArgumentError, match="Layer is not what the file has"):
+    with pytest.raises(mmsb.MismatchError, match="Layer is not what the file has"):
         state.load(tmp_path / "a", "pair", like=Layer)
     with pytest.raises(mmsb.MismatchError, match="1 missing in the file: pair; 3 only in the file: pair/first, pair/second/0, "):
         state.load(tmp_path / "a", like={**like, "pair": np.zeros(3)}, names=["fixed", "pair"])
@@ -452,7 +464,7 @@ def test_fields_of_types_with_parameters(tmp_path: Path) -> None:
     assert isinstance(back, Counted) and type(back.layer) is Layer
     if sys.version_info >= (3, 10):
         same(state.load(tmp_path / "b", like=Counted | None), counted)
-    with pytest.raises(mmsb.InvalidArgumentError, match="Fixed is not what the file has"):
+    with pytest.raises(mmsb.MismatchError, match="Fixed is not what the file has"):
         state.load(tmp_path / "b", like=Optional[Fixed])
 
 
@@ -1030,3 +1042,46 @@ def test_a_file_of_the_first_version_is_read() -> None:
     same(state.load(folder / "tree.mmsb"), tree)
     with pytest.raises(mmsb.FormatError, match="version 2"):
         state.load(folder / "newer.mmsb")
+
+
+def test_what_does_not_fit_a_type(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    tree = {"layer": Layer(np.ones(2), np.zeros(2), "a"), "more": [1, 2], "text": "x", "fixed": Fixed(7, [])}
+    state.save(path, tree)
+    wrong: list[tuple[Any, Any, str]] = [
+        (None, list[Layer], "the tree is a dict in the file, not list"),
+        (None, int, "the tree is a dict in the file, not int"),
+        (None, dict[str, Layer], "more is a list in the file, not Layer"),
+        ("layer", np.ndarray, "layer is a dict in the file, not ndarray"),
+        (
+            "layer",
+            Fixed,
+            "layer: Fixed is not what the file has: 2 missing in the file: .*; 3 only in the file: weight, bias, name",
+        ),
+        ("layer", Pair, "Pair is not what the file has: 2 missing in the file: first, second; 3 only in the file: weight, "),
+        ("more", Layer, "more is a list in the file, not Layer"),
+        ("more", tuple[int, Layer], "more/1 is an array or scalar in the file, not Layer"),
+        ("text", dict[str, int], "text is an array or scalar in the file, not dict"),
+        ("more", Union[int, Layer], "more is a list in the file, not Layer"),
+    ]
+    for name, kind, text in wrong:
+        with pytest.raises(mmsb.MismatchError, match=text):
+            state.load(path, name, like=kind)
+    plain = state.load(path)
+    for kind in (dict, Any, object, Mapping, Union[dict[str, Any], Fixed], Optional[dict[str, Any]]):
+        same(state.load(path, like=kind), plain)
+    for kind in (list, Sequence, tuple, list[int], Sequence[Any], Union[Layer, list[int]]):
+        assert list(state.load(path, "more", like=kind)) == [1, 2]
+
+
+def test_a_stored_array_is_saved_again(tmp_path: Path) -> None:
+    tree = {"w": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "none": np.zeros((0, 3))}
+    for compression in (None, "zstd"):
+        state.save(tmp_path / "a", tree, compression=compression)
+        lazy = state.load(tmp_path / "a", lazy=True)
+        state.save(tmp_path / "b", {"lazy": lazy, "new": 1})
+        same(state.load(tmp_path / "b", "lazy"), tree)
+        state.save(tmp_path / "a", lazy)  # over its own file
+        same(state.load(tmp_path / "a"), tree)
+        with pytest.raises(mmsb.InvalidStateError, match="cannot be written: w, none"):
+            state.load_into(tmp_path / "a", lazy)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, TypeVar, Union
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..page import Page
 from ..snapshot import AnyPath, Snapshot, SnapshotPage
 from ..ticket import Ticket
 from . import tree as trees
-from .arrays import Array, Held, address_of, array_over, check_size, hold, on_host
+from .arrays import Array, Held, address_of, array_over, check_size, hold, on_host, raw
 from .outline import outline_of
 from .pages import TREE_ID, StoredArray, StoredTree, TreePages, key_of
 from .tree import Parts, Pointer, take_apart
@@ -147,7 +148,7 @@ def load(
     - lazy: arrays are StoredArray, which read their bytes when they are needed
     - like: a tree with the same names gives the types: its dataclasses and tuples, tensors as PyTorch's and JAX's where it has
       them. MismatchError has all names, types and shapes that differ. Or a type, as a dataclass or dict[str, Layer]; of a
-      union, as Layer | None, the first that fits
+      union, as Layer | None, the first that fits. MismatchError: the file has other containers or fields there
     - convert: called with each array, gives what stands in the tree instead (torch.from_numpy, jax.numpy.asarray)
     - timeout: seconds; then TimeoutError
 
@@ -183,7 +184,7 @@ def _load(
     if convert is not None:
         arrays = {id: convert(array) for id, array in arrays.items()}
     part = trees.replaced(part, lambda leaf: arrays[leaf.page] if isinstance(leaf, Pointer) else leaf)
-    return part if like is None else trees.as_type(part, like)
+    return part if like is None else trees.as_type(part, like, names if isinstance(names, str) else None)
 
 
 def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | None = None) -> T:
@@ -195,7 +196,8 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
     - strict: False lets arrays and scalars that the file does not have stay as they are, and ignores others that it has
     - timeout: seconds; then TimeoutError, and nothing has changed
 
-    Nothing changes before all names, types and shapes fit (MismatchError has all that do not), all arrays can be written
+    Nothing changes before all names, types and shapes fit (MismatchError has all that do not; also where arrays have memory in
+    common and the file has different bytes for it), all arrays can be written
     (InvalidStateError has those that cannot) and what is loaded is verified (CorruptError). Then the bytes are read again,
     straight into the arrays: if a disk or a device fails, some arrays are filled, some may have a part, and the error begins
     "the state is loaded". Arrays with gaps, or laid out in another way than in the file, take memory for their bytes meanwhile.
@@ -347,6 +349,7 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     fixed = [name for name, one in held.items() if not one.writable or (one.copied and one.array is None and one.put is None)]
     if fixed:
         raise InvalidStateError(f"{len(fixed)} of the tree's arrays cannot be written: {', '.join(fixed)}; load() makes new ones")
+    _check_shared(stored, wanted, held)
     direct = _direct(stored, wanted, held)
     context, ids = pages.context, {TREE_ID, *(leaf.page for leaf in wanted.values())}
     context.adopt_pages([one.memory for _, one in direct.values()], ids=list(direct))
@@ -366,6 +369,48 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
     tree = trees.fill(tree, scalars, parts.states)
     pages.took(direct, stored)
     return tree
+
+
+def _check_shared(stored: StoredTree, wanted: Mapping[str, Pointer], held: Mapping[str, Held]) -> None:
+    """Raises MismatchError where arrays have memory in common, and the file has different bytes for it."""
+    places = {}
+    for name, one in held.items():
+        layout, array = stored.layout(wanted[name]), one.array
+        if array is None and not one.copied and isinstance(one.memory, np.ndarray):
+            array = array_over(one.memory, one.layout, raw(layout))
+        if array is not None and layout.nbytes:
+            places[wanted[name].page, address_of(array), array.strides] = (*_span(array), name, array)
+    group: list[tuple[str, Array]] = []
+    begin = end = 0
+    for first, last, name, array in (*sorted(places.values(), key=itemgetter(0)), (sys.maxsize, sys.maxsize, "", np.empty(0))):
+        if first >= end:
+            if len(group) > 1 or any(one.nbytes > end - begin for _, one in group):
+                _check_group(stored, wanted, group, begin, end)
+            group, begin = [], first
+        group.append((name, array))
+        end = max(end, last)
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Where the memory of an array begins and ends, whose strides may be negative."""
+    steps = [(length - 1) * step for length, step in zip(array.shape, array.strides)]
+    address = address_of(array)
+    return address + sum(step for step in steps if step < 0), address + sum(step for step in steps if step > 0) + array.itemsize
+
+
+def _check_group(
+    stored: StoredTree, wanted: Mapping[str, Pointer], group: Sequence[tuple[str, Array]], begin: int, end: int
+) -> None:
+    memory = np.empty(end - begin, np.uint8)
+    filled = []
+    for name, array in group:
+        found = stored.array(wanted[name])._bytes()
+        target: Array = np.ndarray(array.shape, found.dtype, memory, address_of(array) - begin, array.strides)
+        target[...] = found
+        filled.append((name, target, found))
+    if any(target.tobytes() != found.tobytes() for _, target, found in filled):
+        names = ", ".join(name for name, _, _ in filled)
+        raise MismatchError(f"{stored.path} has different bytes where arrays of the tree have memory in common: {names}")
 
 
 def _direct(stored: StoredTree, wanted: Mapping[str, Pointer], held: Mapping[str, Held]) -> dict[int, tuple[str, Held]]:

@@ -293,6 +293,12 @@ class StoredArray:
             self._mapped = self._view(self.dtype)
         return self._mapped
 
+    def _held(self) -> Held:
+        """What a save of it in another tree writes."""
+        layout = self._layout
+        memory = np.frombuffer(_mapped(self._page), np.uint8)
+        return Held(layout, memory, None, False, False)
+
     def _bytes(self) -> Array:
         """map() with items of bytes, which NumPy has for each type."""
         return self._view(raw(self._layout))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import CorruptError, InvalidArgumentError, MMSBError, UnsupportedError
+from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .arrays import Held, Mark, hold, is_array, mark_of, type_name, type_of
 from .outline import DEPTH, Marks, Outline, children, is_named_tuple, is_record, is_stateful, never_changes, state_of
 
@@ -437,34 +437,62 @@ _UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
 _SEQUENCES = (list, tuple, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
 
 
-def as_type(tree: Any, wanted: Any) -> Any:
-    """A tree out of a file with dicts made into dataclasses and named tuples, as a type or the type of a field says."""
+def as_type(tree: Any, wanted: Any, name: str | None = None) -> Any:
+    """A tree out of a file with dicts made into dataclasses and named tuples, as a type or the type of a field says.
+
+    MismatchError: the tree has another container there, or other fields. Scalars and arrays may be of any type.
+    """
     origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in _UNIONS:
-        return _as_one_of(tree, inner)
+        return _as_one_of(tree, inner, name)
+    if not _fits(tree, wanted if origin is None else origin):
+        what = f"a {type(tree).__name__}" if isinstance(tree, (dict, list, tuple)) else "an array or scalar"
+        raise MismatchError(f"{name or 'the tree'} is {what} in the file, not {getattr(wanted, '__name__', wanted)}")
     if isinstance(tree, dict):
-        if isinstance(wanted, type) and (dataclasses.is_dataclass(wanted) or hasattr(wanted, "_fields")):
-            return _as_record(tree, wanted)
-        return {key: as_type(value, inner[1]) for key, value in tree.items()} if len(inner) == 2 else tree
+        if _is_record_type(wanted):
+            return _as_record(tree, wanted, name)
+        if len(inner) != 2:
+            return tree
+        return {key: as_type(value, inner[1], join(name, segment(key))) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)) and origin in _SEQUENCES and inner:
         each = (*inner, *[None] * len(tree)) if origin is tuple and inner[-1] is not ... else inner[:1] * len(tree)
-        items = [as_type(value, kind) for value, kind in zip(tree, each)]
+        items = [as_type(value, kind, join(name, str(at))) for at, (value, kind) in enumerate(zip(tree, each))]
         return items if origin is list or (origin is not tuple and isinstance(tree, list)) else tuple(items)
     return tree
 
 
-def _as_one_of(tree: Any, wanted: Sequence[Any]) -> Any:
-    """A tree as the first type that changes it. InvalidArgumentError: some are of records, and none fits."""
-    refused = None
+def _is_record_type(wanted: Any) -> bool:
+    return isinstance(wanted, type) and (dataclasses.is_dataclass(wanted) or hasattr(wanted, "_fields"))
+
+
+def _fits(tree: Any, kind: Any) -> bool:
+    """Whether a part of a tree out of a file can be what a type says. None can be anything: not all annotations say so."""
+    if tree is None or kind is Any or not isinstance(kind, type):
+        return True
+    record = _is_record_type(kind)
+    try:
+        if isinstance(tree, dict):
+            return record or hasattr(kind, "state_dict") or issubclass(kind, abc.Mapping) or issubclass(dict, kind)
+        if isinstance(tree, (list, tuple)):
+            return not record and (issubclass(kind, (list, tuple)) or issubclass(type(tree), kind))
+        return not record and not issubclass(kind, (dict, list, tuple))
+    except TypeError:  # some types refuse the question, as protocols do and a TypedDict
+        return True
+
+
+def _as_one_of(tree: Any, wanted: Sequence[Any], name: str | None) -> Any:
+    """A tree as the first type that changes it, else as it is, if one fits."""
+    fits, refused = False, None
     for kind in wanted:
         try:
-            found = as_type(tree, kind)
-        except InvalidArgumentError as error:
-            refused = error
+            found = as_type(tree, kind, name)
+        except MismatchError as error:
+            refused = error if refused is None or _is_record_type(kind) else refused
             continue
         if found is not tree:
             return found
-    if refused is not None:
+        fits = True
+    if refused is not None and not fits:
         raise refused
     return tree
 
@@ -483,15 +511,34 @@ def _hints(wanted: Any) -> dict[str, Any]:
         raise UnsupportedError(f"{wanted.__name__} has an annotation that cannot be evaluated: {error}") from None
 
 
-def _as_record(tree: dict[Any, Any], wanted: Any) -> Any:
+def _check_fields(tree: dict[Any, Any], wanted: Any, name: str | None) -> None:
+    """Raises MismatchError with the fields that only a record, or only the file, has."""
+    made_by = getattr(wanted, "__dataclass_params__", None)
+    if made_by is not None:
+        if not made_by.init:
+            return
+        fields = dataclasses.fields(wanted)
+        known = {field.name for field in fields}
+        needed = [f.name for f in fields if f.init and f.default is f.default_factory is dataclasses.MISSING]
+    else:
+        known, needed = set(wanted._fields), [key for key in wanted._fields if key not in wanted._field_defaults]
+    extra, missing = [str(key) for key in tree if key not in known], [key for key in needed if key not in tree]
+    texts = [f"{len(missing)} missing in the file: {', '.join(missing)}"] if missing else []
+    texts += [f"{len(extra)} only in the file: {', '.join(extra)}"] if extra else []
+    if texts:
+        raise MismatchError(f"{name or 'the tree'}: {wanted.__name__} is not what the file has: {'; '.join(texts)}")
+
+
+def _as_record(tree: dict[Any, Any], wanted: Any, name: str | None) -> Any:
     hints = _hints(wanted)
-    values = {key: as_type(value, hints.get(key)) for key, value in tree.items()}
+    _check_fields(tree, wanted, name)
+    values = {key: as_type(value, hints.get(key, Any), join(name, segment(key))) for key, value in tree.items()}
     fields = dataclasses.fields(wanted) if dataclasses.is_dataclass(wanted) else ()
     later = {field.name: values.pop(field.name) for field in fields if not field.init and field.name in values}
     try:
         made = wanted(**values)
     except TypeError as error:
-        raise InvalidArgumentError(f"{wanted.__name__} is not what the file has: {error}") from None
+        raise MismatchError(f"{name or 'the tree'}: {wanted.__name__} is not what the file has: {error}") from error
     for key, value in later.items():
         object.__setattr__(made, key, value)
     return made
