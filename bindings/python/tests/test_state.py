@@ -1085,3 +1085,75 @@ def test_a_stored_array_is_saved_again(tmp_path: Path) -> None:
         same(state.load(tmp_path / "a"), tree)
         with pytest.raises(mmsb.InvalidStateError, match="cannot be written: w, none"):
             state.load_into(tmp_path / "a", lazy)
+
+
+def test_lists_of_scalars_are_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scalar of a list that has nothing else takes a name, or a step of Python, for itself."""
+    calls = collections.Counter[str]()
+
+    def counted(name: str) -> None:
+        call = getattr(trees, name)
+
+        def count(*arguments: Any) -> Any:
+            calls[name] += 1
+            return call(*arguments)
+
+        monkeypatch.setattr(trees, name, count)
+
+    for name in ("join", "segment", "scalar_node", "_tree"):
+        counted(name)
+    tree = {"w": np.zeros(10), "losses": [i / 7 for i in range(10_000)], "texts": ("a", None, True) * 1000}
+    path = tmp_path / "a"
+    state.save(path, tree)
+    same(state.load(path), tree)
+    same(state.load(path, "w"), tree["w"])
+    assert state.load(path, ["losses/9999", "texts/0"]) == {"losses/9999": 9999 / 7, "texts/0": "a"}
+    other = {"w": np.ones(10), "losses": [0.0] * 10_000, "texts": (0,) * 3000}
+    losses = other["losses"]
+    same(state.load_into(path, other), tree)
+    assert other["losses"] is losses
+    with state.track(tree) as tracker:
+        tracker.save(tmp_path / "b")
+        losses = tree["losses"]
+        assert isinstance(losses, list)
+        losses[5000] = -1.0
+        tracker.save(tmp_path / "c", tmp_path / "b")
+        same(state.load(tmp_path / "c"), tree)
+    assert sum(calls.values()) < 200
+
+
+def test_lists_of_all_kinds_of_scalars(tmp_path: Path) -> None:
+    tree: dict[str, Any] = {
+        "floats": [1.5, math.inf, -math.inf, -0.0, 1e300],
+        "ints": (0, -(2**53), 2**53, 2**64, -(10**40), 5),
+        "numpy": [np.float64(1.5), np.int8(-3), np.bool_(True), np.str_("a"), np.datetime64("2026-01-01")],
+        "mixed": [None, True, 1, 1.0, "1", b"\0", 1j],
+        "void": [np.zeros(1, "i4,f8")[0], 1],
+        "empty": [],
+        "": [1, 2],
+        "record": Pair(1, 2),
+        "inside": [[1, 2], (3,), {"4": [5]}],
+        "digits": "1" * 30,
+    }
+    back = round_trip(tmp_path / "a", tree)
+    assert [type(one) for one in back["mixed"]] == [type(one) for one in tree["mixed"]]
+    for name in state.names(tmp_path / "a"):
+        state.load(tmp_path / "a", name)
+    assert {"floats/4", "ints/0", "mixed/6", "/1", "inside/2/~s4/0"} <= set(state.names(tmp_path / "a"))
+    for name in ("floats/5", "floats/-1", "floats/01", "floats/x", "floats/1/1"):
+        with pytest.raises(mmsb.NotFoundError):
+            state.load(tmp_path / "a", name)
+    round_trip(tmp_path / "b", [1.5, 2.5])
+    assert state.names(tmp_path / "b") == ["0", "1"]
+    numbers = [0.0, 0.0]
+    assert state.load_into(tmp_path / "b", numbers) is numbers == [1.5, 2.5]
+    state.save(tmp_path / "c", {"a": [1, 2, 3], "b": (1, 2)})
+    shorter = {"a": [0, 0], "b": (1, 2)}
+    with pytest.raises(mmsb.MismatchError, match=r"fit the tree: 1 only in the file: a/2$"):
+        state.load_into(tmp_path / "c", shorter)
+    with pytest.raises(mmsb.MismatchError, match=r"1 missing in the file: b/2; 1 only in the file: a/2$"):
+        state.load(tmp_path / "c", like={"a": [0, 0], "b": (1, 2, 3)})
+    pair = shorter["b"]
+    assert state.load_into(tmp_path / "c", shorter, strict=False) == {"a": [1, 2], "b": (1, 2)} and shorter["b"] is pair
+    longer = {"a": [0, 0, 0, 7], "b": (0, 0)}
+    assert state.load_into(tmp_path / "c", longer, strict=False) == {"a": [1, 2, 3, 7], "b": (1, 2)}

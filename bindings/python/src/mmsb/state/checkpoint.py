@@ -170,7 +170,7 @@ def _load(
 ) -> Any:
     stored = StoredTree(path)
     part = stored.tree if names is None else _chosen(stored, names)
-    found = dict(trees.leaves(part))
+    found = dict(trees.folded(part))
     pointers = {leaf.page: leaf for leaf in found.values() if isinstance(leaf, Pointer)}
     template = None if like is None or trees.is_type(like) else take_apart(like)
     if template is not None:
@@ -180,6 +180,7 @@ def _load(
         _check_types(arrays.values())
         arrays = _read(stored, pointers, timeout)
     if template is not None:
+        found = trees.unfolded(found)
         return trees.like(like, lambda name, leaf: _alike(leaf, found[name], stored, arrays))
     if convert is not None:
         arrays = {id: convert(array) for id, array in arrays.items()}
@@ -210,7 +211,7 @@ def load_into(path: AnyPath, tree: T, *, strict: bool = True, timeout: float | N
 
 def names(path: AnyPath) -> list[str]:
     """The names of all arrays and scalars of a checkpoint, in the tree's order, as load() takes them."""
-    return list(StoredTree(path).leaves)
+    return list(trees.unfolded(StoredTree(path).leaves))
 
 
 def arrays(path: AnyPath) -> dict[str, StoredArray]:
@@ -235,7 +236,8 @@ def _chosen(stored: StoredTree, wanted: Names) -> Any:
 
 def _check(stored: StoredTree, found: Mapping[str, Any], parts: Parts, strict: bool) -> None:
     """Raises MismatchError with all in which a file and a program's tree differ."""
-    here = {**parts.scalars, **parts.arrays}
+    alike = trees.alike_runs(found, parts.scalars)
+    found, here = trees.unfolded(found, alike), {**trees.unfolded(parts.scalars, alike), **parts.arrays}
     texts = []
     if strict:
         missing, extra = [name for name in here if name not in found], [name for name in found if name not in here]
@@ -365,7 +367,8 @@ def _fill(pages: TreePages, path: AnyPath, tree: T, strict: bool, timeout: float
             continue
         with page.pin() as memory:
             held[name].fill(memory, stored.layout(leaf))
-    scalars = {name: leaf for name, leaf in stored.leaves.items() if not isinstance(leaf, Pointer)}
+    found = trees.unfolded(stored.leaves, trees.alike_runs(stored.leaves, parts.scalars))
+    scalars = {name: leaf for name, leaf in found.items() if not isinstance(leaf, Pointer)}
     tree = trees.fill(tree, scalars, parts.states)
     pages.took(direct, stored)
     return tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
@@ -98,8 +99,8 @@ class TreePages:
         if changed:
             self._parts = None
             for at in changed:
-                rows, index = parts.slots[at]
-                rows[index] = trees.scalar_node(now.scalars[at])
+                first, rows, index = parts.slots[bisect_left(parts.slots, (at + 1,)) - 1]
+                rows[index + at - first] = trees.scalar_node(now.scalars[at])
             self._write(trees.written(parts.document))
             last.scalars, self._parts = now.scalars, parts
         return True
@@ -334,7 +335,7 @@ class StoredTree:
             self.tree = trees.read(self.text)
         except MMSBError as error:
             raise type(error)(f"{self.path}: {error}") from None
-        self.leaves: dict[str, Any] = dict(trees.leaves(self.tree))
+        self.leaves: dict[str, Any] = dict(trees.folded(self.tree))
         for name, leaf in self.leaves.items():
             if isinstance(leaf, Pointer):
                 leaf.name = name
@@ -364,7 +365,7 @@ class StoredTree:
 
     def find(self, name: str) -> Any:
         """What the tree has under a name. KeyError: nothing."""
-        return self.leaves[name] if name in self.leaves else trees.find(self.tree, name)
+        return trees.find(self.tree, name)
 
     def page(self, pointer: Pointer) -> SnapshotPage:
         """The page of an array."""

@@ -12,8 +12,10 @@ import sys
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from operator import is_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,10 +23,22 @@ import numpy as np
 
 from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .arrays import Held, Mark, hold, is_array, mark_of, type_name, type_of
-from .outline import DEPTH, Marks, Outline, children, is_named_tuple, is_record, is_stateful, never_changes, state_of
+from .outline import (
+    DEPTH,
+    Marks,
+    Outline,
+    children,
+    is_named_tuple,
+    is_record,
+    is_stateful,
+    never_changes,
+    only_scalars,
+    state_of,
+)
 
 _EXACT = 2**53
 _ESCAPED = re.compile("[~/\ud800-\udfff]")
+_LONG_NUMBER = re.compile(rb"[0-9]{20}")
 _LOOKS_LIKE_INT = re.compile(r"-?[0-9]+")
 
 
@@ -38,14 +52,20 @@ class Pointer:
         self.name = ""
 
 
+class Run(tuple[Any, ...]):
+    """Stands for a list or tuple that has only scalars, where there may be hundreds of thousands: none of them has a name."""
+
+    __slots__ = ()
+
+
 class Parts(NamedTuple):
     """A tree that was taken apart.
 
     - document: for JSON; a dict of its own for each array, whose "page" is to be set
-    - arrays, scalars: by name, in order
+    - arrays, scalars: by name, in order; a list or tuple below the top that has only scalars is a Run
     - known: arrays that need not be held anew when the tree is taken apart again, while somebody keeps their memory
     - outline, marks: of the tree and its arrays; outline is None where a tree with the same can differ in more than its scalars
-    - slots: where the scalars stand in the document, a list and an index each
+    - slots: where the scalars stand in the document: a scalar's number, and a list and an index, behind which others may follow
     - states: what state_dict() gave, by the name of what has it
     """
 
@@ -56,7 +76,7 @@ class Parts(NamedTuple):
     known: dict[Mark, Held]
     outline: Outline | None
     marks: Marks
-    slots: list[tuple[list[Any], int]]
+    slots: list[tuple[int, list[Any], int]]
     states: dict[str, Any]
 
 
@@ -120,7 +140,7 @@ class _Walk:
                 return self._array(held, name, kind, mark)
             if is_scalar(thing):
                 self.parts.scalars[name or ""] = thing
-                self.parts.slots.append(slot)
+                self.parts.slots.append((len(self.outline.scalars), *slot))
                 self.outline.scalars.append(thing)
                 self.plain &= never_changes(kind)
                 return scalar_node(thing)
@@ -161,10 +181,20 @@ class _Walk:
         self.parts.places[name or ""] = place
         return place
 
+    def _scalars(self, values: Sequence[Any], name: str | None) -> list[Any]:
+        rows = scalar_nodes(values)
+        self.parts.scalars.update(_named_run(values, name))
+        self.parts.slots.append((len(self.outline.scalars), rows, 0))
+        self.outline.scalars += values
+        return rows
+
     def _container(self, kind: str, keys: Sequence[Any], values: Sequence[Any], name: str | None) -> Any:
         rows: list[Any] = []
         parts = set()
         self.plain &= self.outline.add(kind, keys, values)
+        if kind in ("list", "tuple") and values and only_scalars(values):
+            with suppress(UnsupportedError):  # below it gets a name
+                return {kind: self._scalars(values, name)}
         for key, value in zip(keys, values):
             try:
                 part = segment(key)
@@ -217,6 +247,17 @@ def scalar_node(value: Any) -> Any:
     return {"bytes": value.hex()}
 
 
+def scalar_nodes(values: Sequence[Any]) -> list[Any]:
+    """scalar_node() of each."""
+    kinds = set(map(type, values))
+    as_they_are = (
+        kinds <= {type(None), bool, str}
+        or (kinds == {float} and all(map(math.isfinite, values)))
+        or (kinds == {int} and max(map(abs, values)) < _EXACT)
+    )
+    return list(values if as_they_are else map(scalar_node, values))
+
+
 def written(document: Any) -> bytes:
     """A document as the tree's page has it."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
@@ -228,7 +269,8 @@ def written(document: Any) -> bytes:
 def read(text: bytes) -> Any:
     """The tree of a document, with a Pointer for each array. CorruptError: it is none."""
     try:
-        said = json.loads(text, object_pairs_hook=_one, parse_int=_short_int, parse_constant=_refuse)
+        parse_int = _short_int if _LONG_NUMBER.search(text) else None
+        said = json.loads(text, object_pairs_hook=_one, parse_int=parse_int, parse_constant=_refuse)
         return _tree(said, 0)
     except CorruptError:
         raise
@@ -261,7 +303,9 @@ def _tree(node: Any, depth: int) -> Any:
         return node
     ((kind, value),) = node.items()
     if kind in ("list", "tuple"):
-        items = [_tree(item, depth + 1) for item in _list(value)]
+        items = _list(value)
+        if depth == DEPTH or not _is_flat(items):
+            items = [_tree(item, depth + 1) for item in items]
         return tuple(items) if kind == "tuple" else items
     if kind in ("dict", "record"):
         found: dict[Any, Any] = {}
@@ -328,6 +372,47 @@ def leaves(tree: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
         yield from leaves(value, join(name, segment(key)))
 
 
+_INNER = {dict, list, tuple, Pointer}
+
+
+def _is_flat(items: Iterable[Any]) -> bool:
+    """Whether what a list or tuple out of a file has are scalars."""
+    return _INNER.isdisjoint(map(type, items))
+
+
+def _named_run(values: Sequence[Any], name: str | None) -> Iterable[tuple[str, Any]]:
+    """The scalars of a list by name: as a Run, but at the top, where a Run has no name."""
+    return zip(map(str, range(len(values))), values) if name is None else [(name, Run(values))]
+
+
+def folded(tree: Any, name: str | None = None) -> Iterator[tuple[str, Any]]:
+    """leaves(), with a Run for each list or tuple that has only scalars."""
+    if is_leaf(tree):
+        yield name or "", tree
+    elif isinstance(tree, (list, tuple)) and tree and _is_flat(tree):
+        yield from _named_run(tree, name)
+    else:
+        for key, value in _rows(tree):
+            yield from folded(value, join(name, segment(key)))
+
+
+def unfolded(found: Mapping[str, Any], kept: Container[str] = ()) -> dict[str, Any]:
+    """Leaves by name, without Runs but those that are kept."""
+    leaves: dict[str, Any] = {}
+    for name, leaf in found.items():
+        if isinstance(leaf, Run) and name not in kept:
+            leaves.update((f"{name}/{number}", value) for number, value in enumerate(leaf))
+        else:
+            leaves[name] = leaf
+    return leaves
+
+
+def alike_runs(found: Mapping[str, Any], others: Mapping[str, Any]) -> set[str]:
+    """The names that have Runs of the same length in both."""
+    runs = ((name, leaf, others.get(name)) for name, leaf in found.items() if isinstance(leaf, Run))
+    return {name for name, run, other in runs if isinstance(other, Run) and len(run) == len(other)}
+
+
 def is_leaf(tree: Any) -> bool:
     """Whether a part of a tree out of a file is an array or a scalar."""
     return not isinstance(tree, (dict, list, tuple))
@@ -343,9 +428,19 @@ def find(tree: Any, wanted: str) -> Any:
     if is_leaf(tree) and not wanted:
         return tree
     for part in wanted.split("/"):
-        level = {} if is_leaf(level) else {segment(key): value for key, value in _rows(level)}
-        level = level[part]
+        level = _at(level, part)
     return level
+
+
+def _at(level: Any, part: str) -> Any:
+    if isinstance(level, (list, tuple)):
+        number = int(part) if _LOOKS_LIKE_INT.fullmatch(part) and len(part) < 20 else -1
+        if str(number) != part or not 0 <= number < len(level):
+            raise KeyError(part)
+        return level[number]
+    if is_leaf(level):
+        raise KeyError(part)
+    return {segment(key): value for key, value in level.items()}[part]
 
 
 def replaced(tree: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -353,7 +448,7 @@ def replaced(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(tree, dict):
         return {key: replaced(value, leaf) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return type(tree)(replaced(value, leaf) for value in tree)
+        return type(tree)(map(leaf, tree) if _is_flat(tree) else [replaced(value, leaf) for value in tree])
     return leaf(tree)
 
 
@@ -369,6 +464,12 @@ def fill(thing: Any, values: Mapping[str, Any], states: dict[str, Any], name: st
         return values.get(name or "", thing)
     if is_array(thing):
         return thing
+    run = None if name is None else values.get(name)
+    if isinstance(run, Run):
+        if isinstance(thing, list):
+            thing[:] = run
+            return thing
+        return thing if all(map(is_, thing, run)) else type(thing)(run)
 
     def inside(key: Any, value: Any) -> Any:
         return fill(value, values, states, join(name, segment(key)))
