@@ -25,7 +25,7 @@ func journalOptions(o *C.mmsb_journal_options_t) persist.JournalOptions {
 //export mmsbgo_journal_open
 func mmsbgo_journal_open(context C.mmsb_context_t, directory *C.char, o *C.mmsb_journal_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	name, options := C.GoString(directory), journalOptions(o)
+	name, options := pathOf(directory), journalOptions(o)
 	return failed(waitWithin(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
 		return persist.OpenJournal(uint64(context), name, options, w)
 	}))
@@ -35,7 +35,7 @@ func mmsbgo_journal_open(context C.mmsb_context_t, directory *C.char, o *C.mmsb_
 func mmsbgo_journal_open_start(context C.mmsb_context_t, directory *C.char, o *C.mmsb_journal_options_t,
 	work *C.mmsb_work_options_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	name, options := C.GoString(directory), journalOptions(o)
+	name, options := pathOf(directory), journalOptions(o)
 	if err := persist.CheckJournal(uint64(context), name, options); err != nil {
 		return failed(err)
 	}
@@ -73,7 +73,7 @@ func mmsbgo_journal_close(context C.mmsb_context_t) (code C.mmsb_status_t) {
 //export mmsbgo_journal_trim
 func mmsbgo_journal_trim(context C.mmsb_context_t, snapshot *C.char, work *C.mmsb_work_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	name := C.GoString(snapshot)
+	name := pathOf(snapshot)
 	return failed(waitFor(work, func(w *ticket.Work) error { return persist.TrimJournal(uint64(context), name, w) }))
 }
 
@@ -81,7 +81,7 @@ func mmsbgo_journal_trim(context C.mmsb_context_t, snapshot *C.char, work *C.mms
 func mmsbgo_journal_trim_start(context C.mmsb_context_t, snapshot *C.char, work *C.mmsb_work_options_t,
 	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	name := C.GoString(snapshot)
+	name := pathOf(snapshot)
 	return onJournal(context, work, to, func(w *ticket.Work) error { return persist.TrimJournal(uint64(context), name, w) })
 }
 
@@ -103,7 +103,7 @@ func mmsbgo_journal_info(context C.mmsb_context_t, info *C.mmsb_journal_info_t) 
 
 // beside opens a directory that a process may be writing, for what reads it.
 func beside(directory *C.char, read func(j *journal.Journal) error) error {
-	path := C.GoString(directory)
+	path := pathOf(directory)
 	return journal.Beside(file.OS{}, path, func() error {
 		found, err := journal.Open(file.OS{}, path)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unsafe"
 
+	"libmmsb/core/file"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/page"
 	"libmmsb/core/safego"
@@ -44,6 +45,10 @@ func guard(code *C.mmsb_status_t) {
 
 // failed stores an error as the thread's last one.
 func failed(err error) C.mmsb_status_t { return C.mmsb_status_t(lasterror.Store(err)) }
+
+// pathOf is a path as it is meant at the call: work that goes on, and what is kept open, outlive a change of the directory. NULL
+// is an empty one.
+func pathOf(path *C.char) string { return file.Absolute(C.GoString(path)) }
 
 // array is C memory as a slice.
 func array[T any](first *T, count C.size_t) []T { return unsafe.Slice(first, int(count)) }

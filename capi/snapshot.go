@@ -23,7 +23,7 @@ func saveOptions(o *C.mmsb_save_options_t) persist.SaveOptions {
 		Compression: int32(o.compression), Level: int32(o.compression_level),
 		RawWrites: int32(o.raw_writes), NotDurable: o.not_durable != 0, Queue: o.queue != 0, NotWatched: o.not_watched != 0,
 		CopyLimit: uint64(o.copy_limit), ChainLimit: int32(o.chain_limit),
-		RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE, Base: C.GoString(o.base),
+		RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE, Base: pathOf(o.base),
 	}
 }
 
@@ -36,7 +36,7 @@ func mmsbgo_writing_check(context C.mmsb_context_t) (code C.mmsb_status_t) {
 //export mmsbgo_snapshot_save
 func mmsbgo_snapshot_save(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return save(context, persist.ToPath(C.GoString(path)), o)
+	return save(context, persist.ToPath(pathOf(path)), o)
 }
 
 // save saves within the time of the options.
@@ -58,7 +58,7 @@ func startSave(context C.mmsb_context_t, target persist.SaveTarget, o *C.mmsb_sa
 func mmsbgo_snapshot_save_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_save_options_t, work *C.mmsb_work_options_t,
 	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return startSave(context, persist.ToPath(C.GoString(path)), o, work, to)
+	return startSave(context, persist.ToPath(pathOf(path)), o, work, to)
 }
 
 //export mmsbgo_snapshot_save_descriptor
@@ -127,7 +127,7 @@ func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 		Lazy: o.mode == C.MMSB_LOAD_LAZY, InPlace: o.mode == C.MMSB_LOAD_IN_PLACE,
 		JournalUntil: uint64(o.journal_until), JournalUntilTime: int64(o.journal_until_time_ns),
 		JournalPage: uint64(o.journal_page), JournalEpoch: uint64(o.journal_epoch), ToHost: o.to_host != 0,
-		Journal: C.GoString(o.journal), IDs: numbers(o.page_ids, C.size_t(o.page_count)),
+		Journal: pathOf(o.journal), IDs: numbers(o.page_ids, C.size_t(o.page_count)),
 		Snapshot: *(*snapshot.ID)(unsafe.Pointer(&o.snapshot_id)),
 	}
 }
@@ -135,7 +135,7 @@ func loadOptions(o *C.mmsb_load_options_t) persist.LoadOptions {
 //export mmsbgo_snapshot_load
 func mmsbgo_snapshot_load(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return load(context, persist.FromPath(C.GoString(path)), o)
+	return load(context, persist.FromPath(pathOf(path)), o)
 }
 
 // load loads within the time of the options.
@@ -157,7 +157,7 @@ func startLoad(context C.mmsb_context_t, source persist.LoadSource, o *C.mmsb_lo
 func mmsbgo_snapshot_load_start(context C.mmsb_context_t, path *C.char, o *C.mmsb_load_options_t, work *C.mmsb_work_options_t,
 	to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return startLoad(context, persist.FromPath(C.GoString(path)), o, work, to)
+	return startLoad(context, persist.FromPath(pathOf(path)), o, work, to)
 }
 
 //export mmsbgo_snapshot_load_descriptor
@@ -197,7 +197,7 @@ func onSnapshot(h C.mmsb_snapshot_t, call func(s *snapshot.Snapshot) error) C.mm
 //export mmsbgo_snapshot_open
 func mmsbgo_snapshot_open(path *C.char, to *C.mmsb_snapshot_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	return failed(put(to)(snapshot.OpenHandle(C.GoString(path), snapshot.OpenOptions{})))
+	return failed(put(to)(snapshot.OpenHandle(pathOf(path), snapshot.OpenOptions{})))
 }
 
 //export mmsbgo_snapshot_close
@@ -352,7 +352,7 @@ func mmsbgo_snapshot_verify_start(path *C.char, work *C.mmsb_work_options_t, to 
 }
 
 func verify(path *C.char) func(w *ticket.Work) error {
-	name := C.GoString(path)
+	name := pathOf(path)
 	return func(w *ticket.Work) error {
 		files := snapshot.OpenOptions{FS: file.Asking(file.OS{}, w.GoesOn)}
 		_, err := snapshot.Verify(name, snapshot.VerifyOptions{OpenOptions: files, Progress: w.Report})
@@ -412,7 +412,7 @@ func mmsbgo_snapshot_compact_start(path, to *C.char, o *C.mmsb_save_options_t, w
 }
 
 func compact(path, to *C.char, o *C.mmsb_save_options_t) func(w *ticket.Work) error {
-	from, target, replace := C.GoString(path), C.GoString(to), snapshot.ReplaceOptions{
+	from, target, replace := pathOf(path), pathOf(to), snapshot.ReplaceOptions{
 		Options: file.Options{Durable: o.not_durable == 0}, RefuseInUse: o.base_in_use == C.MMSB_BASE_IN_USE_REFUSE,
 	}
 	return func(w *ticket.Work) error {

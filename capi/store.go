@@ -30,7 +30,7 @@ func mmsbgo_store_open(directory *C.char, c *C.mmsb_context_options_t, o *C.mmsb
 	context *C.mmsb_context_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	start()
-	name, of, options := C.GoString(directory), contextOptions(c), storeOptions(o)
+	name, of, options := pathOf(directory), contextOptions(c), storeOptions(o)
 	return failed(waitWithin(uint64(o.timeout_ns), nil, func(w *ticket.Work) error {
 		return put(context)(keeper.Open(name, of, options, w))
 	}))
@@ -41,7 +41,7 @@ func mmsbgo_store_open_start(directory *C.char, c *C.mmsb_context_options_t, o *
 	work *C.mmsb_work_options_t, context *C.mmsb_context_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	start()
-	name, of, options := C.GoString(directory), contextOptions(c), storeOptions(o)
+	name, of, options := pathOf(directory), contextOptions(c), storeOptions(o)
 	if err := options.Check(name); err != nil {
 		return failed(err)
 	}
@@ -136,7 +136,7 @@ func mmsbgo_store_wait_start(context C.mmsb_context_t, record C.uint64_t, work *
 func mmsbgo_store_points(directory *C.char, to *C.mmsb_store_point_t, capacity C.size_t,
 	count *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	found, err := store.Look(file.OS{}, C.GoString(directory))
+	found, err := store.Look(file.OS{}, pathOf(directory))
 	if err != nil {
 		return failed(err)
 	}

@@ -6,7 +6,9 @@ package file
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -274,6 +276,20 @@ func infoOf(stat *unix.Stat_t) Info {
 	}
 	return Info{Size: stat.Size, Held: stat.Blocks * 512, Mode: mode, Device: uint64(stat.Dev), Inode: stat.Ino,
 		Links: uint64(stat.Nlink)}
+}
+
+// Absolute is a path from the root, which leads there whatever directory the process changes to. It is not cleaned: behind a
+// symbolic link ".." is another folder. An empty path stays, and one that the system would not take.
+func Absolute(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	at, err := os.Getwd()
+	whole := strings.TrimSuffix(at, "/") + "/" + path
+	if err != nil || len(whole) >= unix.PathMax {
+		return path
+	}
+	return whole
 }
 
 // SyncDirectory makes the names in a directory durable.

@@ -2,11 +2,7 @@
 
 package file
 
-import (
-	"path/filepath"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // Park gives a source's descriptor back: the file is opened anew for each read, and must stay at its path. Reading is IO where
 // another file has taken that, NotFound where none has. A source without a path of its own stays as it is.
@@ -15,17 +11,14 @@ func Park(source Source) Source {
 	if !ok || o.fs == nil {
 		return source
 	}
-	path, err := filepath.Abs(o.path) // the process may change its directory
-	if err != nil {
-		return source
-	}
 	info, err := o.file.Stat()
 	if err != nil {
 		return source
 	}
 	_ = o.Close() // nothing was written
-	return &opened{path: o.path, size: o.size, held: o.held, fs: o.fs,
-		file: &parked{fs: o.fs, path: path, flags: unix.O_RDONLY | unix.O_NONBLOCK, device: info.Device, inode: info.Inode}}
+	return &opened{path: o.path, size: o.size, held: o.held, fs: o.fs, file: &parked{
+		fs: o.fs, path: Absolute(o.path), flags: unix.O_RDONLY | unix.O_NONBLOCK, device: info.Device, inode: info.Inode,
+	}}
 }
 
 // parked is a file that is opened for each call. It is for reading: what else a File can do, it cannot.

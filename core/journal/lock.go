@@ -42,8 +42,12 @@ func lockFile(fs file.FS, path string, flags int, take func(file.File) error) (f
 	if err != nil {
 		return nil, err
 	}
+	var ours file.Info
 	if err = take(lock); err == nil {
-		err = isNamed(fs, lock, path)
+		ours, err = lock.Stat()
+	}
+	if err == nil {
+		err = isNamed(fs, ours, path)
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -52,11 +56,8 @@ func lockFile(fs file.FS, path string, flags int, take func(file.File) error) (f
 	return lock, nil
 }
 
-func isNamed(fs file.FS, lock file.File, path string) error {
-	ours, err := lock.Stat()
-	if err != nil {
-		return err
-	}
+// isNamed says whether a lock file still has its name. ENOENT: it has not.
+func isNamed(fs file.FS, ours file.Info, path string) error {
 	named, err := fs.Stat(path)
 	if err == nil && (named.Device != ours.Device || named.Inode != ours.Inode) {
 		return syscall.ENOENT
@@ -81,13 +82,91 @@ func (w *Writer) takeLock() error {
 		switch {
 		case err == nil:
 			w.lock = lock
-			return sign(lock, path)
+			return w.hasLock(path)
 		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && try == tries:
 			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
 			return file.Failed(err, "cannot lock %s", path)
 		}
 	}
+}
+
+// hasLock signs the lock, and changes the directory only as long as it has that.
+func (w *Writer) hasLock(path string) error {
+	info, err := w.lock.Stat()
+	if err != nil {
+		return file.Failed(err, "cannot inspect %s", path)
+	}
+	w.fs = held{w.fs, info, w.directory}
+	return sign(w.lock, path)
+}
+
+// held is a file system for who has the lock of a directory. Where another directory has come to its path, or the lock file is
+// another one, what is there belongs to others: no name is changed.
+type held struct {
+	file.FS
+	lock      file.Info
+	directory string
+}
+
+func (h *held) isThere() error { return isNamed(h.FS, h.lock, filepath.Join(h.directory, lockName)) }
+
+// check says whether the directory is still at its path. Errors: NotFound, and those of the file system.
+func (h *held) check() error {
+	err := h.isThere()
+	if err == syscall.ENOENT {
+		return status.Errorf(status.NotFound,
+			"the folder %q is not the one that was opened, or its %s was replaced: nothing is changed there", h.directory,
+			lockName)
+	}
+	if err != nil {
+		return file.Failed(err, "cannot inspect %s", filepath.Join(h.directory, lockName))
+	}
+	return nil
+}
+
+func (h held) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	if flags&unix.O_CREAT != 0 {
+		if err := h.check(); err != nil {
+			return nil, err
+		}
+	}
+	return h.FS.Open(path, flags, mode)
+}
+
+func (h held) Rename(from, to string) error {
+	if err := h.check(); err != nil {
+		return err
+	}
+	return h.FS.Rename(from, to)
+}
+
+func (h held) Link(from, to string) error {
+	if err := h.check(); err != nil {
+		return err
+	}
+	return h.FS.Link(from, to)
+}
+
+// Remove finds nothing where the directory is another.
+func (h held) Remove(path string) error {
+	if err := h.isThere(); err != nil {
+		return err
+	}
+	return h.FS.Remove(path)
+}
+
+// FS is the file system for who changes the directory in the writer's name, which nobody may do without its lock. Check says
+// before whether it will let that happen. Errors: NotFound (another directory has come to its path), those of the file system.
+func (w *Writer) FS() file.FS { return w.fs }
+
+// Check is described at FS.
+func (w *Writer) Check() error {
+	h, ok := w.fs.(held)
+	if !ok {
+		return nil
+	}
+	return h.check()
 }
 
 // signatureBytes is the length of the line in a lock file: always the same, so that nothing is left of a longer one.

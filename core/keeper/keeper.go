@@ -142,7 +142,7 @@ func (k *keeper) begin() error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Look(file.OS{}, k.directory)
+	s, err := k.store()
 	if err != nil {
 		return err
 	}
@@ -341,13 +341,21 @@ func (k *keeper) resumeAlone(whole bool, w *ticket.Work) error {
 	}
 	k.strayed.Store(strayed)
 	k.failed.Store(nil)
-	s, err := store.Look(file.OS{}, k.directory)
+	s, err := k.store()
 	if err != nil {
 		return err
 	}
 	k.hasSaved(header, s, 0)
 	log.Logf(log.Info, "the store %q goes on", k.directory)
 	return nil
+}
+
+// store is what the store has, which the context has open for writing.
+func (k *keeper) store() (*store.Store, error) {
+	if err := persist.CheckPlace(k.context); err != nil {
+		return nil, err
+	}
+	return store.Look(file.OS{}, k.directory)
 }
 
 // hasSaved notes a snapshot, which a look at the store has found, behind so many bytes of journal.
@@ -384,7 +392,7 @@ func (k *keeper) learn(header *snapshot.Header, s *store.Store, recorded int64) 
 // it. Then the whole one itself, where the same pages have changed again and again: one increment has all of them once, and takes
 // the place of the others. Else it is a whole one, as where an increment would be half as long as that.
 func (k *keeper) optionsFor(whole bool, w *ticket.Work) (o persist.SaveOptions, err error) {
-	s, err := store.Look(file.OS{}, k.directory)
+	s, err := k.store()
 	if err != nil {
 		return o, err
 	}
@@ -448,13 +456,13 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 		return err
 	}
 	k.written.Add(-before)
-	s, err := store.Look(file.OS{}, k.directory)
+	s, err := k.store()
 	if err != nil {
 		return err
 	}
 	k.hasSaved(header, s, before)
-	return persist.OnJournal(k.context, w, func(drop func(uint64) error) error {
-		pruned, err := s.Prune(k.options.Retention, drop)
+	return persist.OnJournal(k.context, w, func(fs file.FS, drop func(uint64) error) error {
+		pruned, err := s.In(fs).Prune(k.options.Retention, drop)
 		k.count(func(facts *Statistics) {
 			facts.Pruned += uint64(pruned.Snapshots)
 			facts.PrunedBytes += uint64(pruned.Bytes)
@@ -486,8 +494,8 @@ func SetName(context uint64, name string, w *ticket.Work) error {
 		if err := k.saveAlone(false, false, w); err != nil {
 			return err
 		}
-		return persist.OnJournal(context, w, func(func(uint64) error) error {
-			return store.SetName(file.OS{}, k.directory, name, k.newest.ID)
+		return persist.OnJournal(context, w, func(fs file.FS, _ func(uint64) error) error {
+			return store.SetName(fs, k.directory, name, k.newest.ID)
 		})
 	})
 }
@@ -499,8 +507,8 @@ func RemoveName(context uint64, name string, w *ticket.Work) error {
 		return err
 	}
 	return k.alone(w, func() error {
-		return persist.OnJournal(context, w, func(func(uint64) error) error {
-			return store.RemoveName(file.OS{}, k.directory, name)
+		return persist.OnJournal(context, w, func(fs file.FS, _ func(uint64) error) error {
+			return store.RemoveName(fs, k.directory, name)
 		})
 	})
 }
@@ -549,7 +557,7 @@ func GetInfo(context uint64) (info Info, err error) {
 	if info.Journal, err = persist.GetJournalInfo(context); err != nil {
 		return info, err
 	}
-	s, err := store.Look(file.OS{}, k.directory)
+	s, err := k.store()
 	if err != nil {
 		return info, err
 	}

@@ -553,3 +553,37 @@ func TestLookingAgain(t *testing.T) {
 	}
 	require.Greater(t, same, 100, "times it read only what had come")
 }
+
+// Whoever removes what a snapshot elsewhere has made unnecessary leaves what has a name.
+func TestNamesStayWhereJournalsAreTrimmed(t *testing.T) {
+	directory, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside.mmsb")
+	context := openStore(t, directory, quiet())
+	var named []pages
+	names := []string{"monday", "tuesday"}
+	for _, name := range names {
+		create(t, context, 100)
+		named = append(named, stateOf(t, context))
+		require.NoError(t, SetName(context, name, nil))
+	}
+	check := func() {
+		t.Helper()
+		for i, name := range names {
+			require.Equal(t, named[i], read(t, directory, store.At{Name: name}))
+		}
+	}
+	create(t, context, 100)
+	require.NoError(t, persist.Save(context, persist.ToPath(outside), persist.SaveOptions{}, nil))
+	require.NoError(t, persist.TrimJournal(context, outside, nil))
+	check()
+	require.NoError(t, End(context))
+
+	other, err := page.NewContext(hostPages)
+	require.NoError(t, err)
+	defer func() { _ = page.Destroy(other) }()
+	require.NoError(t, persist.Load(other, persist.FromPath(""), persist.LoadOptions{Journal: directory}, nil))
+	o := persist.JournalOptions{IntervalMs: 10}
+	require.NoError(t, persist.OpenJournal(other, directory, o, nil))
+	create(t, other, 100)
+	require.NoError(t, persist.Save(other, persist.ToPath(outside), persist.SaveOptions{}, nil))
+	check()
+}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/file"
 	"libmmsb/core/status"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,7 @@ func (o *Options) check() error {
 		if o.DiskPath == "" {
 			o.DiskPath = "/tmp"
 		}
+		o.DiskPath = file.Absolute(o.DiskPath) // its file is made later
 		return nil
 	}
 	if info, err := os.Stat(o.DiskPath); err != nil {
@@ -58,6 +60,7 @@ func (o *Options) check() error {
 	if err := unix.Access(o.DiskPath, unix.W_OK|unix.X_OK); err != nil {
 		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q cannot be written", o.DiskPath)
 	}
+	o.DiskPath = file.Absolute(o.DiskPath)
 	return nil
 }
 

@@ -23,8 +23,12 @@ func (l *loader) branchJournal(still *page.Still) {
 	}
 	options := old.options
 	options.NoBase, options.Owned = false, true
-	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
-		options: options})
+	var next *openedJournal
+	err := old.writer.Check()
+	if err == nil {
+		next, err = prepareJournal(file.OS{}, &openedJournal{keep: old.keep, told: old.told, directory: old.directory,
+			options: options})
+	}
 	if err == nil {
 		if err = l.beginJournal(next, still); err != nil {
 			next.writer.Abandon()

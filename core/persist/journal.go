@@ -22,6 +22,7 @@ import (
 	"libmmsb/core/safego"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
+	"libmmsb/core/store"
 	"libmmsb/core/ticket"
 	"libmmsb/native"
 )
@@ -300,13 +301,16 @@ func (j *openedJournal) unmap() {
 
 // saveBase saves the state into the directory of a journal that begins behind it.
 func (s *state) saveBase(opened *openedJournal, w *ticket.Work) (*snapshot.Header, error) {
-	return s.saveBeside(opened.directory, opened.from, SaveOptions{}, w)
+	return s.saveBeside(opened, opened.from, SaveOptions{}, w)
 }
 
 // saveBeside saves the state into a journal's directory, as a base that is named after about its position.
-func (s *state) saveBeside(directory string, position uint64, o SaveOptions, w *ticket.Work) (*snapshot.Header, error) {
+func (s *state) saveBeside(in *openedJournal, position uint64, o SaveOptions, w *ticket.Work) (*snapshot.Header, error) {
+	if err := in.writer.Check(); err != nil {
+		return nil, err
+	}
 	o.id = snapshot.NewID()
-	target := ToPath(filepath.Join(directory, snapshot.BaseFileName(position, o.id)))
+	target := SaveTarget{path: filepath.Join(in.directory, snapshot.BaseFileName(position, o.id)), FS: in.writer.FS()}
 	header, err := s.save(&target, &o, w)
 	return &header, err
 }
@@ -324,10 +328,10 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 			return err
 		}
 		opened.writer.Rotate(opened.ring)
-		header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
+		header, err = s.saveBeside(opened, opened.ring.Last(), o, w)
 		if status.CodeOf(err) == status.Mismatch && o.Base != "" {
 			o.Base = ""
-			header, err = s.saveBeside(opened.directory, opened.ring.Last(), o, w)
+			header, err = s.saveBeside(opened, opened.ring.Last(), o, w)
 		}
 		if errors.Is(err, errSame) {
 			header, err = nil, nil
@@ -337,10 +341,25 @@ func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot
 	return header, err
 }
 
-// OnJournal runs what nobody opens or closes the context's journal beside. drop removes the segments that have no record behind
-// upTo.
-func OnJournal(context uint64, w *ticket.Work, run func(drop func(upTo uint64) error) error) error {
-	return onJournal(context, w, func(_ *state, j *openedJournal) error { return run(j.writer.Drop) })
+// OnJournal runs what nobody opens or closes the context's journal beside, and changes its directory by fs. drop removes the
+// segments that have no record behind upTo.
+func OnJournal(context uint64, w *ticket.Work, run func(fs file.FS, drop func(upTo uint64) error) error) error {
+	return onJournal(context, w, func(_ *state, j *openedJournal) error {
+		if err := j.writer.Check(); err != nil {
+			return err
+		}
+		return run(j.writer.FS(), j.writer.Drop)
+	})
+}
+
+// CheckPlace says whether the directory of a context's journal is still at its path. Errors: NotFound, those of the file system.
+func CheckPlace(context uint64) error {
+	return use(context, func(s *state) error {
+		if opened := s.journals.open.Load(); opened != nil {
+			return opened.writer.Check()
+		}
+		return errNoJournal(context)
+	})
 }
 
 // CloseJournal closes a context's journal after all its records have reached the disk.
@@ -449,6 +468,9 @@ func (j *journals) saved(path string, header *snapshot.Header) {
 
 // restsOn makes a snapshot the journal's base: its chain is whole, and the directory names it.
 func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
+	if err := j.writer.Check(); err != nil {
+		return err
+	}
 	chain, err := snapshot.Open(path, snapshot.OpenOptions{})
 	if err != nil {
 		return err
@@ -457,7 +479,7 @@ func (j *openedJournal) restsOn(path string, header *snapshot.Header) error {
 	if found := chain.Header(); found.ID != header.ID {
 		return status.Errorf(status.Mismatch, "%q is snapshot %s, not %s", path, found.ID, header.ID)
 	}
-	return snapshot.PutBase(file.OS{}, j.directory, path, header)
+	return snapshot.PutBase(j.writer.FS(), j.directory, path, header)
 }
 
 // superseded removes what a base has made unnecessary, unless the journal is to keep it.
@@ -470,12 +492,18 @@ func (j *openedJournal) superseded(header *snapshot.Header) {
 	}
 }
 
-// dropBefore removes segments and bases before a base.
+// dropBefore removes segments and bases before a base, but not bases of other branches, nor those that have a name of a store.
 func (j *openedJournal) dropBefore(header *snapshot.Header) error {
+	named, err := store.Named(j.writer.FS(), j.directory)
+	if err != nil {
+		return err
+	}
 	if err := j.writer.Drop(header.Position); err != nil {
 		return err
 	}
-	return snapshot.RemoveBases(file.OS{}, j.directory, header, j.writer.HasBranch)
+	return snapshot.RemoveBases(j.writer.FS(), j.directory, header, func(base *snapshot.Base) bool {
+		return named(base.ID) || j.writer.HasBranch(base.Lineage.At(base.Position))
+	})
 }
 
 // end ends the journal of a context that ends; its error says that changes are in no file.

@@ -54,7 +54,7 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 	if err := s.context.CheckBeforeSave(); err != nil {
 		return nil, err
 	}
-	header, err = s.saveBeside(old.directory, old.ring.Last(), o, w)
+	header, err = s.saveBeside(old, old.ring.Last(), o, w)
 	if err != nil {
 		return nil, err
 	}

@@ -223,11 +223,12 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 	return "", Header{}, status.Errorf(status.NotFound, "the base %s of the journal %s is not at %s", id, directory, absolute)
 }
 
-// RemoveBases removes the bases before one that has come, but not those that other branches need, and what only they rested on.
-func RemoveBases(fs file.FS, directory string, but *Header, needed func(lineage.Point) bool) error {
+// RemoveBases removes the bases before one that has come, but not those that are needed, and what only they rested on.
+func RemoveBases(fs file.FS, directory string, but *Header, needed func(*Base) bool) error {
 	bases, _ := Bases(fs, directory) // what cannot be read is not ours to remove
-	for _, base := range bases {
-		if base.ID == but.ID || base.Position > but.Position || needed(base.Lineage.At(base.Position)) {
+	for i := range bases {
+		base := &bases[i]
+		if base.ID == but.ID || base.Position > but.Position || needed(base) {
 			continue
 		}
 		if err := base.Remove(fs); err != nil {

@@ -327,7 +327,7 @@ func TestBasesOfAJournal(t *testing.T) {
 	assert.Equal(t, "/elsewhere/b", bases[0].Path)
 	assert.Equal(t, newer.ID, bases[0].ID)
 
-	require.NoError(t, RemoveBases(disk, "/journal", &newer, func(lineage.Point) bool { return false }))
+	require.NoError(t, RemoveBases(disk, "/journal", &newer, func(*Base) bool { return false }))
 	bases, lost = Bases(disk, "/journal")
 	require.NoError(t, lost)
 	require.Len(t, bases, 1)

@@ -87,6 +87,12 @@ func readNames(fs file.FS, directory string) (names, error) {
 	return all, nil
 }
 
+// Named says which snapshots of a directory, which need not be a store, have a name.
+func Named(fs file.FS, directory string) (has func(id snapshot.ID) bool, err error) {
+	all, err := readNames(fs, directory)
+	return func(id snapshot.ID) bool { return len(all.of(id)) > 0 }, err
+}
+
 // write replaces the file, durably.
 func (n names) write(fs file.FS, directory string) error {
 	content := namesContent{namesVersion, make(map[string]string, len(n))}

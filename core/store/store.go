@@ -322,6 +322,13 @@ func CheckBegins(fs file.FS, directory string) error {
 	return nil
 }
 
+// In is the store for who changes it by a file system of his own.
+func (s *Store) In(fs file.FS) *Store {
+	in := *s
+	in.fs = fs
+	return &in
+}
+
 // Point is the snapshot of an id; nil: there is none.
 func (s *Store) Point(id snapshot.ID) *Point {
 	for i := range s.Points {

@@ -846,6 +846,61 @@ static void the_end_of_a_context_ends_the_waiting(void) {
     }
 }
 
+/* The program changes its directory to one in which the same names lead to what is another's. */
+static void relative_paths_are_of_the_directory_at_the_call(void) {
+    char before[4096];
+    REQUIRE(getcwd(before, sizeof before) != NULL && mkdir(at("mine"), 0700) == 0 && mkdir(at("theirs"), 0700) == 0);
+    REQUIRE(chdir(at("theirs")) == 0);
+    mmsb_context_t context;
+    CHECK_OK(mmsb_store_open("store", NULL, NULL, &context));
+    CHECK_OK(mmsb_context_destroy(context));
+
+    REQUIRE(chdir(at("mine")) == 0 && mkdir("disk", 0700) == 0);
+    mmsb_context_options_t with_disk;
+    mmsb_context_options_init(&with_disk);
+    with_disk.disk_path = "disk";
+    CHECK_OK(mmsb_store_open("store", &with_disk, NULL, &context));
+    mmsb_context_t journalled, started;
+    CHECK_OK(mmsb_context_create(NULL, &journalled));
+    mmsb_page_t page = new_known_page(journalled);
+    CHECK_OK(mmsb_journal_open(journalled, "journal", NULL));
+    CHECK_OK(mmsb_snapshot_save(journalled, "snapshot", NULL));
+    mmsb_ticket_t first, second;
+    CHECK_OK(mmsb_snapshot_verify_start("snapshot", NULL, &first));
+    mmsb_work_options_t behind;
+    mmsb_work_options_init(&behind);
+    behind.after = &first;
+    behind.after_count = 1;
+    CHECK_OK(mmsb_store_open_start("started", NULL, NULL, &behind, &started, &second));
+
+    REQUIRE(chdir(at("theirs")) == 0);
+    CHECK_OK(mmsb_ticket_wait(first, MMSB_WAIT_FOREVER));
+    CHECK_OK(mmsb_ticket_wait(second, MMSB_WAIT_FOREVER));
+    mmsb_page_t known = new_known_page(context);
+    put(context, "mine");
+    CHECK_OK(mmsb_store_save(context, 1, NULL));
+    CHECK_OK(mmsb_store_name(context, "named", NULL));
+    CHECK_OK(mmsb_page_migrate(known, MMSB_LOCATION_DISK, 0));
+    CHECK_OK(mmsb_page_write(page, 0, "J", 1));
+    CHECK_OK(mmsb_snapshot_save(journalled, at("mine/later"), NULL)); /* the journal's base */
+    CHECK_OK(mmsb_context_destroy(context));
+    CHECK_OK(mmsb_context_destroy(started));
+    CHECK_OK(mmsb_context_destroy(journalled));
+    CHECK_OK(mmsb_ticket_destroy(first));
+    CHECK_OK(mmsb_ticket_destroy(second));
+
+    size_t count;
+    CHECK_OK(mmsb_store_points("store", points, 64, &count));
+    CHECK(count == 0);
+    CHECK(access("journal", F_OK) != 0 && access("started", F_OK) != 0);
+    CHECK_OK(mmsb_store_points(at("mine/store"), points, 64, &count));
+    CHECK(count > 0 && strcmp(points[0].name, "named") == 0);
+    CHECK(access(at("mine/started"), F_OK) == 0);
+    CHECK_OK(mmsb_store_points(at("mine/journal"), points, 64, &count));
+    CHECK(count == 1);
+    REQUIRE(chdir(before) == 0);
+}
+
 int main(void) {
     folder_make();
     writer = begin_process(write_and_wait);
@@ -853,6 +908,7 @@ int main(void) {
     RUN_IN_FOLDER(it_goes_on_where_it_was);
     RUN_IN_FOLDER(a_reader_changes_nothing);
     RUN_IN_FOLDER(names_records_and_branches);
+    RUN_IN_FOLDER(relative_paths_are_of_the_directory_at_the_call);
     RUN_IN_FOLDER(what_no_rule_keeps_goes);
     RUN_IN_FOLDER(the_keeper_saves_by_itself);
     RUN_IN_FOLDER(a_close_saves_what_has_no_records);

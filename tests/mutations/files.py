@@ -391,7 +391,7 @@ PARKED_FILES = Go(
         ),
         Mutant(
             "parked-path-is-relative", "a parked file is looked for in the folder that the process is in",
-            "Park", "path, err := filepath.Abs(o.path)", "path, err := o.path, error(nil)",
+            "Park", "path: Absolute(o.path)", "path: o.path",
         ),
         Mutant(
             "parked-through-the-cache", "a parked file is read through the page cache",

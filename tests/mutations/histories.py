@@ -159,7 +159,7 @@ HISTORIES = Go(
         ),
         Mutant(
             "other-branches-base-removed", "bases are removed that another branch needs",
-            "RemoveBases", "|| needed(base.Lineage.At(base.Position))", "",
+            "RemoveBases", "|| needed(base)", "",
         ),
         # Groups and batches.
         Mutant(

@@ -188,7 +188,7 @@ STORES = Go(
         ),
         Mutant(
             "full-disk-without-the-state", "a store goes on behind a state that nobody has saved",
-            "state.resumeJournal", "header, err = s.saveBeside(old.directory, old.ring.Last(), o, w)",
+            "state.resumeJournal", "header, err = s.saveBeside(old, old.ring.Last(), o, w)",
             "header = &snapshot.Header{Position: old.ring.Last() + 1}",
             mode=FULL,
         ),
