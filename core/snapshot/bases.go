@@ -216,8 +216,12 @@ func follow(fs file.FS, directory, entry string) (string, Header, error) {
 		relative = filepath.Join(directory, relative)
 	}
 	for _, path := range []string{relative, absolute} {
-		if header, err := InspectHeader(path, fs); err == nil && header.ID.String() == id {
+		header, err := InspectHeader(path, fs)
+		switch {
+		case err == nil && header.ID.String() == id:
 			return path, header, nil
+		case err != nil && !isNoBase(err):
+			return "", Header{}, err
 		}
 	}
 	return "", Header{}, status.Errorf(status.NotFound, "the base %s of the journal %s is not at %s", id, directory, absolute)

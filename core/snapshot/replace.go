@@ -81,14 +81,20 @@ func (p *publication) publish(rename func() error) error {
 func (p *publication) baseIsThere() error {
 	for _, name := range []string{p.o.BaseName, KeptName(p.o.Base)} {
 		header, err := InspectHeader(filepath.Join(p.directory, name), p.fs)
-		switch code := status.CodeOf(err); {
+		switch {
 		case err == nil && header.ID == p.o.Base:
 			return nil
-		case err != nil && code != status.NotFound && code != status.Corrupt && code != status.Format:
+		case err != nil && !isNoBase(err):
 			return err
 		}
 	}
 	return status.Errorf(status.Mismatch, "the base %s of %s was replaced while %s was written", p.o.Base, p.path, p.path)
+}
+
+// isNoBase says that a base is not to be had under one of its names, rather than that it cannot be read now.
+func isNoBase(err error) bool {
+	code := status.CodeOf(err)
+	return code == status.NotFound || code == status.Corrupt || code == status.Format
 }
 
 // keep links the file that is to be replaced where others rest on it.
@@ -239,7 +245,11 @@ func ChainOf(fs file.FS, path string) ([]string, error) {
 		seen[header.ID] = true
 		directory := filepath.Dir(path)
 		path = filepath.Join(directory, header.BaseName)
-		if base, err := InspectHeader(path, fs); err != nil || base.ID != header.Base {
+		base, err := InspectHeader(path, fs)
+		if err != nil && !isNoBase(err) {
+			return chain, err
+		}
+		if err != nil || base.ID != header.Base {
 			path = filepath.Join(directory, KeptName(header.Base))
 		}
 		chain = append(chain, path)

@@ -104,6 +104,42 @@ func TestWhatOthersRestOnIsKept(t *testing.T) {
 	requireHas(t, disk, "/c", 4, 5, 6)
 }
 
+// few is a file system whose process has no descriptor left for files of some names.
+type few struct {
+	file.FS
+	without string
+}
+
+func (f few) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+	if strings.Contains(path, f.without) {
+		return nil, syscall.EMFILE
+	}
+	return f.FS.Open(path, flags, mode)
+}
+
+// A base has two names. That it is at neither must not be said of one that cannot be read now.
+func TestABaseThatCannotBeReadIsNotMissing(t *testing.T) {
+	disk := filetest.NewDisk()
+	require.NoError(t, replaceWith(disk, "/a", 1, 0, "", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/b", 2, 1, "a", ReplaceOptions{}))
+	require.NoError(t, replaceWith(disk, "/a", 3, 0, "", ReplaceOptions{}))
+	_, err := ChainOf(few{disk, "/a"}, "/b")
+	assert.Equal(t, status.Limit, status.CodeOf(err), "%v", err)
+	for _, other := range []string{"another file", "none"} { // under the name that the base had
+		_, err := Open("/b", OpenOptions{FS: few{disk, KeptName(goldenID(1))}})
+		assert.Equal(t, status.Limit, status.CodeOf(err), "%s: %v", other, err)
+		if other == "another file" {
+			require.NoError(t, Retire(disk, "/a"))
+		}
+	}
+	require.NoError(t, disk.MakeDirectory("/journal", 0o777))
+	header, err := InspectHeader("/b", disk)
+	require.NoError(t, err)
+	require.NoError(t, NameBase(disk, "/journal", "/b", &header))
+	_, lost := Bases(few{disk, "/b"}, "/journal")
+	assert.Equal(t, status.Limit, status.CodeOf(lost), "%v", lost)
+}
+
 // A file that was kept for others can be a base by its name, too, and stays when those are gone.
 func TestAKeptFileIsABase(t *testing.T) {
 	disk := filetest.NewDisk()

@@ -119,11 +119,11 @@ func (s *Snapshot) openBase(of *volume, name string, o OpenOptions) error {
 	base, err := openBaseVolume(of, name, of.header.BaseName, o)
 	if err != nil || base.header.ID != of.header.Base {
 		name := filepath.Join(filepath.Dir(name), KeptName(of.header.Base))
-		if kept, keptErr := openBaseVolume(of, name, KeptName(of.header.Base), o); keptErr == nil {
+		if kept, keptErr := openBaseVolume(of, name, KeptName(of.header.Base), o); status.CodeOf(keptErr) != status.NotFound {
 			if base != nil {
 				_ = base.close()
 			}
-			base, err = kept, nil
+			base, err = kept, keptErr // which is the base, also where it cannot be read now
 		}
 	}
 	if err != nil {
