@@ -3,6 +3,7 @@
 package command
 
 import (
+	"bufio"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -99,24 +100,64 @@ the last whole group of records, as replay does.`,
 		if err != nil {
 			return err
 		}
-		l := logList{run: r, directory: arguments[0], from: *from, until: end, show: *show}
-		err = journal.Beside(r.FS, arguments[0], func() (err error) {
-			if l.log, err = journal.Open(r.FS, arguments[0]); err == nil {
+		l := logList{directory: arguments[0], from: *from, until: end, show: *show}
+		l.records = *records || c.Flags().Changed("from") || until.given(c)
+		return r.beside(l.directory, func(r *run) (err error) {
+			l.run = r
+			if l.log, err = journal.Open(r.FS, l.directory); err == nil {
 				l.first, l.last, err = l.log.Times()
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			l.info = l.log.Info()
+			if *asJSON {
+				return l.json()
+			}
+			return l.text()
 		})
-		if err != nil {
-			return err
-		}
-		l.info = l.log.Info()
-		l.records = *records || c.Flags().Changed("from") || until.given(c)
-		if *asJSON {
-			return l.json()
-		}
-		return l.text()
 	}
 	return c
+}
+
+// beside runs what reads a journal's directory and writes what it finds, again where the directory's writer removes files
+// meanwhile, as long as nothing is written: long lists are not held back.
+func (r *run) beside(directory string, show func(r *run) error) (err error) {
+	held := &heldBack{to: r.out}
+	_ = journal.Beside(r.FS, directory, func() error {
+		held.bytes = held.bytes[:0]
+		again := *r
+		again.out = bufio.NewWriter(held)
+		err = show(&again)
+		_ = again.out.Flush() // what it has written is kept by to
+		if held.flows {
+			return nil
+		}
+		return err
+	})
+	held.flow()
+	return err
+}
+
+// heldBack is an output that can begin anew until it is long.
+type heldBack struct {
+	to    *bufio.Writer // which keeps its error
+	bytes []byte
+	flows bool
+}
+
+func (h *heldBack) Write(p []byte) (int, error) {
+	const most = 64 << 20
+	h.bytes = append(h.bytes, p...)
+	if h.flows || len(h.bytes) > most {
+		h.flow()
+	}
+	return len(p), nil
+}
+
+func (h *heldBack) flow() {
+	_, _ = h.to.Write(h.bytes)
+	h.bytes, h.flows = h.bytes[:0], true
 }
 
 // logList is a journal being listed.
@@ -404,7 +445,11 @@ Memory is needed for what the records change; the snapshot is read from disk.`,
 		if *compress {
 			o.Compression = snapshot.Zstd
 		}
-		report, err := replay.Run(o)
+		var report replay.Report
+		err = journal.Beside(r.FS, o.Journal, func() (err error) {
+			report, err = replay.Run(o)
+			return err
+		})
 		applying.clear()
 		writing.clear()
 		if err != nil {

@@ -115,7 +115,7 @@ func TestVersion(t *testing.T) {
 	assert.Contains(t, good(t, "version"), "mmsb 1.2.3\nsnapshots: version ")
 }
 
-// pruning is a disk on which a file goes when another one is opened again.
+// pruning is a disk on which a file goes when one is opened for the last time of so many.
 type pruning struct {
 	file.FS
 	opened, goes string
@@ -124,7 +124,7 @@ type pruning struct {
 
 func (p *pruning) Open(path string, flags int, mode os.FileMode) (file.File, error) {
 	if path == p.opened {
-		if p.times++; p.times == 2 {
+		if p.times--; p.times == 0 {
 			_ = p.FS.Remove(p.goes)
 		}
 	}
@@ -138,11 +138,52 @@ func TestVerifyBesideAWriterThatPrunes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Points, 2)
 	newest, oldest := s.Points[0].Path, s.Points[1].Path
-	disk := &pruning{FS: file.OS{}, opened: newest, goes: oldest}
+	disk := &pruning{FS: file.OS{}, opened: newest, goes: oldest, times: 2}
 	out, complaint, code := mmsbOn(context.Background(), disk, "store", "verify", directory)
 	require.Empty(t, complaint)
 	require.Equal(t, exitGood, code)
 	require.NoFileExists(t, oldest)
 	require.Contains(t, out, newest+": good")
 	require.NotContains(t, out, oldest)
+}
+
+// A writer removes segments while they are listed, and the base that a replay has chosen.
+func TestJournalsBesideAWriterThatPrunes(t *testing.T) {
+	directory, _, _ := closed(t)
+	segments, err := filepath.Glob(filepath.Join(directory, "journal-*.mmsbj"))
+	require.NoError(t, err)
+	require.Greater(t, len(segments), 1)
+	first := segments[0]
+	want := good(t, "journal", "ls", directory, "--records", "--json")
+	for _, form := range [][]string{{"--json"}, nil} {
+		content, err := os.ReadFile(first)
+		require.NoError(t, err)
+		for times := 1; ; times++ {
+			disk := &pruning{FS: file.OS{}, opened: first, goes: first, times: times}
+			arguments := append([]string{"journal", "ls", directory, "--records"}, form...)
+			out, complaint, code := mmsbOn(context.Background(), disk, arguments...)
+			require.Empty(t, complaint)
+			require.Equal(t, exitGood, code)
+			if disk.times > 0 { // it was not opened so often
+				require.Greater(t, times, 3)
+				break
+			}
+			require.NoFileExists(t, first)
+			if form != nil {
+				require.NotEqual(t, want, out)
+				decode(t, out)
+			}
+			require.NoError(t, os.WriteFile(first, content, 0o600))
+		}
+	}
+	s, err := store.Look(file.OS{}, directory)
+	require.NoError(t, err)
+	base := s.Newest().Path
+	disk := &pruning{FS: file.OS{}, opened: base, goes: base, times: 3} // when its state is read
+	out := filepath.Join(t.TempDir(), "out")
+	_, complaint, code := mmsbOn(context.Background(), disk, "journal", "replay", directory, "-o", out)
+	require.Empty(t, complaint)
+	require.Equal(t, exitGood, code)
+	require.NoFileExists(t, base)
+	good(t, "snapshot", "verify", out)
 }
