@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"libmmsb/cmd/mmsb/internal/command"
 	"libmmsb/core/file"
@@ -16,18 +14,7 @@ import (
 var version = "development"
 
 func main() {
-	ctx := command.UntilSignal(context.Background(), interrupts()...)
+	ctx := command.UntilSignal(context.Background(), command.Interrupts()...)
 	os.Exit(command.Tool{Version: version, FS: file.OS{}, Devices: listDevices, Replay: replayTrace, Stdout: os.Stdout,
 		Stderr: os.Stderr}.Run(ctx, os.Args[1:]))
-}
-
-// interrupts are the signals that end the work, without those that the caller has us ignore, as a shell does for a job in the
-// background.
-func interrupts() (wanted []os.Signal) {
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			wanted = append(wanted, s)
-		}
-	}
-	return wanted
 }

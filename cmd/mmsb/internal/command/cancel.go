@@ -18,6 +18,17 @@ type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return i.signal.String() }
 
+// Interrupts are the signals that end the work, without those that the caller has us ignore, as a shell does for a job in the
+// background.
+func Interrupts() (wanted []os.Signal) {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			wanted = append(wanted, s)
+		}
+	}
+	return wanted
+}
+
 // UntilSignal is a context that the first of the signals ends. The second one does what it does to a program without a handler.
 func UntilSignal(parent context.Context, signals ...os.Signal) context.Context {
 	if len(signals) == 0 { // Notify would take all

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beTheTool) == "" {
 		os.Exit(m.Run())
 	}
-	ctx := UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx := UntilSignal(context.Background(), Interrupts()...)
 	fs := file.FS(file.OS{})
 	if kind, text, found := strings.Cut(os.Getenv(standAt), " "); found {
 		number, _ := strconv.Atoi(text)
@@ -74,6 +74,7 @@ func TestASignalEndsTheWork(t *testing.T) {
 		"verify":          {"read 3", syscall.SIGINT, 130, []string{"snapshot", "verify", whole}},
 		"verify, SIGTERM": {"read 3", syscall.SIGTERM, 143, []string{"snapshot", "verify", whole}},
 		"diff":            {"read 5", syscall.SIGINT, 130, []string{"snapshot", "diff", whole, change}},
+		"compact, quit":   {"write 1", syscall.SIGQUIT, 131, []string{"snapshot", "compact", change, "-o", "out"}},
 		"compact":         {"write 1", syscall.SIGINT, 130, []string{"snapshot", "compact", change, "-o", "out"}},
 		"extract":         {"read 4", syscall.SIGINT, 130, []string{"snapshot", "extract", whole, "3", "-o", "out"}},
 		"journal ls":      {"read 2", syscall.SIGINT, 130, []string{"journal", "ls", log, "--records"}},

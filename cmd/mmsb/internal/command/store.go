@@ -285,6 +285,11 @@ bytes the files of the store are less: a removed snapshot on which another one r
 			return misused(c, "--"+strings.ReplaceAll(status.Of(err).Text, "_", "-"))
 		}
 		rules.Branches = !*left
+		if is, err := store.Is(r.FS, arguments[0]); err != nil {
+			return err
+		} else if !is { // whose lock would be made
+			return status.Errorf(status.NotFound, "no journal in %s", arguments[0])
+		}
 		held, err := journal.Hold(r.FS, arguments[0])
 		if err != nil {
 			return err

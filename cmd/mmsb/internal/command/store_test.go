@@ -87,6 +87,7 @@ func TestStoresThatAreNone(t *testing.T) {
 		assert.Equal(t, exitFailed, code, command)
 		assert.Contains(t, complaint, "no journal in ", command)
 	}
+	assert.Empty(t, contents(t, empty))
 	require.NoError(t, os.WriteFile(filepath.Join(empty, "mine"), nil, 0o600))
 	_, complaint, code := mmsb("store", "backup", directory, empty)
 	assert.Equal(t, exitFailed, code)
