@@ -85,20 +85,24 @@ type section [sectionFrames]atomic.Pointer[frame]
 
 const sectionFrames = 4096
 
-// arena divides a part of the window into blocks.
+// arena divides a part of the window into blocks. It has none before the first block: a program has more devices than it uses.
 type arena struct {
+	limit  uint64 // of memory
+	device *device
+	half   int // of the window
+
+	opened    atomic.Bool // it has what follows
 	base      driver.Address
 	bytes     uint64 // of addresses
-	limit     uint64 // of memory
-	device    *device
 	most      uint64 // bytes of addresses that may be reserved
 	directory []atomic.Pointer[section]
-	bare      atomic.Pointer[[]*block] // reserved, found where the directory has no frame
-	used      atomic.Uint64            // bytes of memory
+	extents   *alloc.Extents // of frames; under the lock
+
+	bare atomic.Pointer[[]*block] // reserved, found where the directory has no frame
+	used atomic.Uint64            // bytes of memory
 
 	mutex   sync.Mutex
 	turn    invariant.Turn // of walks over everything
-	extents *alloc.Extents // of frames
 	partial [smallSizes]*frame
 	small   [smallSizes]freeList
 	large   map[uint64]*freeList // by number of frames
@@ -107,36 +111,51 @@ type arena struct {
 	reserved     uint64 // bytes of them
 }
 
-// newArena makes an arena of so many bytes of memory; without a device, of the host. It has many more addresses: for blocks in
-// all sizes, and, as a GPU has, for a pool with all of its partitions and others beside it. Where the window has less, as for
-// many devices, they are fewer.
-func newArena(device *device, half int, limit uint64) (*arena, error) {
-	const whole = ^uint64(frameBytes - 1)
-	forBlocks := (8*limit + 128<<20 + frameBytes - 1) & whole
-	most, least := min(128*limit, 2<<40)&whole, min(16*limit, 64<<30)&whole
-	if device == nil {
-		most = least
-	}
-	base, err := theWindow.take(half, forBlocks+most)
-	for err != nil && most > least {
-		most = max(most/2&whole, least)
-		base, err = theWindow.take(half, forBlocks+most)
-	}
-	if err != nil {
-		return nil, err
-	}
-	bytes := forBlocks + most
+// newArena makes an arena of so many bytes of memory; without a device, of the host.
+func newArena(device *device, half int, limit uint64) *arena {
 	return &arena{
-		base: base, bytes: bytes, limit: limit, device: device, most: most, extents: alloc.NewExtents(bytes / frameBytes),
-		directory:    make([]atomic.Pointer[section], (bytes/frameBytes+sectionFrames-1)/sectionFrames),
-		large:        map[uint64]*freeList{},
-		reservations: map[driver.Address]*reservation{},
-	}, nil
+		limit: limit, device: device, half: half, large: map[uint64]*freeList{}, reservations: map[driver.Address]*reservation{},
+	}
+}
+
+// open takes the arena's addresses, if it has none yet: many times its memory, for blocks in all sizes, and, as a GPU has, for a
+// pool with all of its partitions and others beside it. Where the window has less they are fewer, but on a device those of all
+// memory, with and without an address of its own, and of a pool's first partition, which has four times the memory. The lock is
+// held.
+func (a *arena) open() error {
+	if a.opened.Load() {
+		return nil
+	}
+	const spare = 128 << 20                            // for the frames of small blocks, and what does not fill its own
+	blocks, least := 8*a.limit, min(2*a.limit, 16<<30) // the host has more memory than programs pin
+	var reserve uint64
+	if a.device != nil { // nobody reserves addresses of the host
+		reserve, least = max(min(128*a.limit, 2<<40), 4*a.limit), 6*a.limit
+	}
+	var err error
+	if a.base, a.bytes, err = theWindow.take(a.half, least+spare, blocks+spare+reserve); err != nil {
+		return err
+	}
+	if reserve > 0 {
+		a.most = a.bytes - spare - min(blocks, (a.bytes-spare)/3)
+	}
+	a.extents = alloc.NewExtents(a.bytes / frameBytes)
+	a.directory = make([]atomic.Pointer[section], (a.bytes/frameBytes+sectionFrames-1)/sectionFrames)
+	a.opened.Store(true)
+	return nil
+}
+
+// has says whether an address is one of the arena's.
+func (a *arena) has(address driver.Address) bool {
+	return a.opened.Load() && uint64(address-a.base) < a.bytes
 }
 
 // end gives the addresses back. Where something is still mapped by hand, they lead to their own bytes again; addresses for which
 // that fails are never used again.
 func (a *arena) end() {
+	if !a.opened.Load() {
+		return
+	}
 	for _, r := range a.reservations {
 		if r.mapped > 0 {
 			if err := theWindow.alias(r.block.address, r.block.address, r.block.bytes); err != nil {
@@ -149,11 +168,10 @@ func (a *arena) end() {
 
 // find is the block at an address, in whatever state it is; nil where there never was one.
 func (a *arena) find(address driver.Address) *block {
-	offset := uint64(address - a.base)
-	if offset >= a.bytes {
+	if !a.has(address) {
 		return nil
 	}
-	if f := a.frameAt(offset / frameBytes); f != nil {
+	if f := a.frameAt(uint64(address-a.base) / frameBytes); f != nil {
 		return f.blocks[uint64(address-f.address)>>f.shift].Load()
 	}
 	return a.bareAt(address)
@@ -356,6 +374,9 @@ func (a *arena) fill(b *block, f *frame) {
 }
 
 func (a *arena) addresses(frames, alignment uint64) (driver.Address, error) {
+	if err := a.open(); err != nil {
+		return 0, err
+	}
 	at, ok := a.extents.Allocate(frames, alignment)
 	if !ok {
 		a.forgetVacant()

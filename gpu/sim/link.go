@@ -18,7 +18,7 @@ func (d *Driver) Link() Link { return Link{d.link.toDevice.Load(), d.link.toHost
 // add counts an operation. Those of a copy come in pairs, read and written.
 func (l *link) add(d *Driver, call Call, touches []touch) {
 	onHost := func(t touch) bool {
-		return !theWindow.has(t.address) || uint64(t.address-d.host.base) < d.host.bytes
+		return !theWindow.has(t.address) || d.host.has(t.address)
 	}
 	for i, t := range touches {
 		if !onHost(t) || call == Copy && onHost(touches[i^1]) {

@@ -314,6 +314,9 @@ func (d *device) Reserve(bytes uint64) (driver.Address, error) {
 	defer d.leave()
 	d.arena.mutex.Lock()
 	defer d.arena.mutex.Unlock()
+	if err := d.arena.open(); err != nil {
+		return 0, err
+	}
 	if reserved := d.arena.reserved; bytes > d.arena.most-reserved {
 		return 0, status.Errorf(status.OutOfMemory, "%d bytes of addresses exceed the %d that may be reserved, %d are", bytes,
 			d.arena.most, reserved)
@@ -336,20 +339,21 @@ type reservation struct {
 	taken  map[driver.Address]*Use // the Unmap that took memory away, where there is none since
 }
 
-// takenFrom is the Unmap that took memory from one of some addresses; nil where none did.
-func (a *arena) takenFrom(address driver.Address, bytes uint64) *Use {
+// takenFrom is the Unmap that took memory from the first of some addresses from which one did; nil where none did. The range may
+// be longer than all addresses.
+func (a *arena) takenFrom(address driver.Address, bytes uint64) (taken *Use) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for at := address &^ (granularity - 1); uint64(at-address) < bytes || at < address; at += granularity {
-		b := a.find(max(at, address))
-		if b == nil || b.state != reserved {
-			continue
-		}
-		if taken := a.reservations[b.address].taken[at]; taken != nil {
-			return taken
+	var first driver.Address
+	for _, r := range a.reservations {
+		for at, use := range r.taken {
+			touched := uint64(at-address) < bytes || uint64(address-at) < granularity
+			if touched && (taken == nil || at < first) {
+				first, taken = at, use
+			}
 		}
 	}
-	return nil
+	return taken
 }
 
 // Release gives a reserved part back.

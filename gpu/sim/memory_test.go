@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -409,7 +410,42 @@ func TestWildAddressesAreErrors(t *testing.T) {
 		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Copy(0, driver.Copy{To: wild, From: memory, Bytes: 16})))
 		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Copy(0, driver.Copy{To: memory, From: wild, Bytes: 16})))
 	}
+	for _, wild := range []uint64{4097, 1 << 40, 1 << 63, ^uint64(0) - uint64(memory)} {
+		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Fill(0, memory, 1, wild)))
+	}
 	require.NoError(t, device.Free(driver.Plain, memory))
+}
+
+// A touch of addresses that lost their memory is reported, of however many others it is beside; the lowest of them is named.
+func TestALongTouchFindsWhatLostItsMemory(t *testing.T) {
+	d, err := sim.New(sim.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	device, err := d.Open(0)
+	require.NoError(t, err)
+	unit := device.Info().Granularity
+	addresses, err := device.Reserve(4 * unit)
+	require.NoError(t, err)
+	piece, err := device.CreatePhysical(unit)
+	require.NoError(t, err)
+	at := addresses + driver.Address(2*unit)
+	require.NoError(t, device.Map(at, false, piece))
+	require.NoError(t, device.Unmap(at))
+	require.NoError(t, device.DestroyPhysical(piece))
+	for count, touched := range []struct {
+		from  driver.Address
+		bytes uint64
+		found bool
+	}{
+		{addresses, 1 << 62, true}, {at + 5, 1, true}, {at - 1, 1, false}, {at - 1, 2, true},
+		{at + driver.Address(unit), 1, false},
+	} {
+		_, before := d.Violations()
+		require.Equal(t, status.InvalidArgument, status.CodeOf(device.Fill(0, touched.from, 1, touched.bytes)))
+		violations, after := d.Violations()
+		require.Equal(t, touched.found, after > before, "touch %d", count)
+		require.Equal(t, sim.NoMemory, violations[after-1].Problem)
+	}
 }
 
 func TestHintsSayWhereManagedMemoryGoes(t *testing.T) {
@@ -456,4 +492,42 @@ func TestHintsSayWhereManagedMemoryGoes(t *testing.T) {
 
 func TestADeviceWithoutHints(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) driver.Driver { return open(t, sim.Options{NoHints: true}) })
+}
+
+// What devices are not used for takes nothing from others, and what one wants beyond its need leaves most of the addresses: many
+// programs' worth of devices work at the same time, large ones, too, each with a pool of one partition.
+func TestManySetsOfDevicesWorkAtATime(t *testing.T) {
+	for _, c := range []struct {
+		devices, used, sets int
+		memory              uint64
+	}{
+		{64, 1, 40, 1 << 30},
+		{64, 64, 2, 1 << 30},
+		{16, 16, 8, 1 << 30},
+		{8, 8, 2, 80 << 30},
+		{8, 1, 16, 80 << 30},
+		{1, 1, 40, 1<<30 + 4097},
+	} {
+		t.Run(fmt.Sprintf("%d of %d devices of %d bytes", c.used, c.devices, c.memory), func(t *testing.T) {
+			for range c.sets {
+				d := open(t, sim.Options{Devices: c.devices, Memory: c.memory})
+				for ordinal := range c.used {
+					device, err := d.Open(ordinal)
+					require.NoError(t, err)
+					unit := device.Info().Granularity
+					for range 2 {
+						each := 2 * c.memory / unit * unit
+						at, err := device.Reserve(each)
+						require.NoError(t, err)
+						require.NoError(t, device.Release(at, each))
+					}
+					for _, kind := range []driver.Memory{driver.Plain, driver.Pinned} {
+						block, err := device.Allocate(kind, unit)
+						require.NoError(t, err)
+						require.NoError(t, device.Free(kind, block))
+					}
+				}
+			}
+		})
+	}
 }

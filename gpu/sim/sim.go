@@ -143,20 +143,17 @@ func New(options Options) (*Driver, error) {
 		d.order = &order{}
 	}
 	d.serial = d.order != nil || options.Scheduler != Eager
-	var err error
-	if d.host, err = newArena(nil, openHalf, options.HostMemory); err != nil {
+	if err := theWindow.get(); err != nil {
 		return nil, err
 	}
+	d.host = newArena(nil, openHalf, options.HostMemory)
 	for ordinal := range options.Devices {
-		if err = d.addDevice(ordinal); err != nil {
-			d.Close()
-			return nil, err
-		}
+		d.addDevice(ordinal)
 	}
 	return d, nil
 }
 
-func (d *Driver) addDevice(ordinal int) error {
+func (d *Driver) addDevice(ordinal int) {
 	device := &device{driver: d}
 	device.info = driver.Info{
 		Name: fmt.Sprintf("simulated device %d", ordinal), Ordinal: ordinal, Bytes: d.options.Memory,
@@ -169,13 +166,9 @@ func (d *Driver) addDevice(ordinal int) error {
 	if device.info.VirtualMemory {
 		device.info.Granularity = granularity
 	}
-	var err error
-	if device.arena, err = newArena(device, closedHalf, d.options.Memory); err != nil {
-		return err
-	}
+	device.arena = newArena(device, closedHalf, d.options.Memory)
 	device.standard = d.addStream(device, 0)
 	d.devices = append(d.devices, device)
-	return nil
 }
 
 func (d *Driver) addStream(device *device, handle driver.Stream) *stream {

@@ -108,22 +108,25 @@ func mapAligned(file int, bytes uintptr, protection int) (unsafe.Pointer, error)
 	return at, err
 }
 
-// take is a part of a half for an arena; bytes is a multiple of frameBytes.
-func (w *window) take(half int, bytes uint64) (driver.Address, error) {
-	if err := w.get(); err != nil {
-		return 0, err
-	}
+// share is of how many parts of what is left one arena gets one where it wants more.
+const share = 8
+
+// take is a part of a half for an arena: what it wants, or what leaves most to those that come later, but no less than it needs.
+func (w *window) take(half int, least, most uint64) (at driver.Address, bytes uint64, err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
+	left := w.halves[half].Largest() * frameBytes
+	bytes = (min(max(left/share, least), most) + granularity - 1) / granularity * granularity // where what is mapped begins
 	offset, ok := w.halves[half].Allocate(bytes/frameBytes, 0)
 	if !ok {
-		return 0, status.Errorf(status.OutOfMemory, "%d bytes of a simulated device exceed the %d bytes of addresses",
-			bytes, w.bytes)
+		return 0, 0, status.Errorf(status.OutOfMemory,
+			"%d bytes of addresses of a simulated device exceed the %d that are left of %d", least, left, w.bytes)
 	}
+	at = driver.Address(uint64(w.closed) + offset*frameBytes)
 	if half == openHalf {
-		return driver.Address(uint64(w.open) + w.bytes + offset*frameBytes), nil
+		at = driver.Address(uint64(w.open) + w.bytes + offset*frameBytes)
 	}
-	return driver.Address(uint64(w.closed) + offset*frameBytes), nil
+	return at, bytes, nil
 }
 
 // give takes a part back with its bytes.

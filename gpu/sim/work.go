@@ -117,11 +117,11 @@ func (d *device) deviceParts(parts []part, call Call, t touch) ([]part, error) {
 // arenaAt is the arena that an address lies in.
 func (d *Driver) arenaAt(address driver.Address) *arena {
 	for _, device := range d.devices {
-		if uint64(address-device.arena.base) < device.arena.bytes {
+		if device.arena.has(address) {
 			return device.arena
 		}
 	}
-	if uint64(address-d.host.base) < d.host.bytes {
+	if d.host.has(address) {
 		return d.host
 	}
 	return nil
