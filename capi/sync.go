@@ -29,10 +29,11 @@ func mmsbgo_page_sync(of C.mmsb_page_t, direction C.mmsb_sync_t, device C.int32_
 func mmsbgo_page_sync_many(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_sync_t, device C.int32_t,
 	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, bad *C.size_t) (code C.mmsb_status_t) {
 	defer guard(&code)
-	index, err := 0, page.CheckSync(int32(direction), int32(device))
+	index, err := page.CheckSyncMany(pages(of, count), int32(direction), int32(device))
 	if err == nil {
+		results := codes(statuses, count)
 		err = waitFor(work, func(w *ticket.Work) (err error) {
-			index, err = page.SyncMany(pages(of, count), page.Direction(direction), int32(device), codes(statuses, count), w)
+			index, err = page.SyncMany(pages(of, count), page.Direction(direction), int32(device), results, w)
 			return err
 		})
 	}
@@ -45,11 +46,12 @@ func mmsbgo_page_sync_many_start(of *C.mmsb_page_t, count C.size_t, direction C.
 	work *C.mmsb_work_options_t, statuses *C.mmsb_status_t, to *C.mmsb_ticket_t) (code C.mmsb_status_t) {
 	defer guard(&code)
 	synced := slices.Clone(pages(of, count))
-	if err := page.CheckSyncMany(synced, int32(direction), int32(device)); err != nil {
+	if _, err := page.CheckSyncMany(synced, int32(direction), int32(device)); err != nil {
 		return failed(err)
 	}
+	results := codes(statuses, count)
 	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
-		_, err := page.SyncMany(synced, page.Direction(direction), int32(device), codes(statuses, count), w)
+		_, err := page.SyncMany(synced, page.Direction(direction), int32(device), results, w)
 		return err
 	})
 }

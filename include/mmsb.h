@@ -334,7 +334,7 @@ MMSB_API mmsb_status_t mmsb_shutdown(void);
 #define MMSB_FALLBACK_ERROR 0 /* nothing: it is an error */
 #define MMSB_FALLBACK_HOST 1  /* host memory */
 #define MMSB_FALLBACK_SIMULATE \
-    2 /* a simulated device: MMSB_DEVICE_STAND_IN + N for device N, or N where there is no GPU at all */
+    2 /* a simulated device: MMSB_DEVICE_STAND_IN + N for device N; N itself below simulated_devices without any GPU */
 
 typedef struct mmsb_context_options {
     uint32_t struct_size;
@@ -1297,7 +1297,8 @@ MMSB_API mmsb_status_t mmsb_context_dependency_order(mmsb_context_t context, mms
  *              the opening and closing of a journal return MMSB_E_BUSY while a group is open. On the thread that has a group open
  *              these calls, saves, mmsb_journal_sync, mmsb_journal_trim and mmsb_store_wait return MMSB_E_BUSY for the group's
  *              context, and mmsb_page_release and the _start forms return MMSB_E_INVALID_STATE, like other calls whose
- *              mmsb_work_options_t has a finite timeout or after: another thread does their work.
+ *              mmsb_work_options_t has a finite timeout other than 0, or after and no timeout of 0: another thread does their
+ *              work.
  * Followers    In a context that follows a store (MMSB_STORE_FOLLOW) a group changes nothing, but pages are read in it as of one
  *              moment: what the writer does meanwhile is applied when no group is open. So keep it short.
  * Memory       The bytes that a group has changed, as they were, and the records of its changes are kept until its end, in memory
@@ -2766,8 +2767,9 @@ MMSB_API mmsb_status_t mmsb_use_begin_recorded(mmsb_use_t use);
  *
  * Addresses  Of memory of the stream's device, or of host memory that it reaches (PINNED, UNIFIED); of host memory for
  *            MMSB_STREAM_HOST. Any alignment, unless a function says otherwise. A kernel that touches other addresses loses the
- *            device, as a program's own would; a simulated device refuses it with MMSB_E_INVALID_ARGUMENT. Memory must stay
- *            valid until the stream has passed the work.
+ *            device, as a program's own would; a simulated device refuses it with MMSB_E_INVALID_ARGUMENT where neither it
+ *            nor the process has such memory: a device whose system shares the process's addresses (HMM) reaches the rest.
+ *            Memory must stay valid until the stream has passed the work.
  * Order      As for mmsb_stream_copy: the caller has begun a use of the blocks.
  * Overlaps   What a call writes overlaps neither what it reads nor what else it writes: MMSB_E_INVALID_ARGUMENT. The same code is
  *            for ranges past the last address, and for NULL with bytes. Other bytes are not touched.

@@ -16,6 +16,7 @@ __attribute__((visibility("hidden"))) void mmsb__native_install(void) {
         .device_apply = (mmsb_status_t (*)(uint32_t, const mmsb_delta_t *))mmsbgo_device_apply,
         .device_prepare = (mmsb_status_t (*)(uint32_t, const mmsb_delta_t *))mmsbgo_device_prepare,
         .device_read_runs = (mmsb_status_t (*)(uint32_t, const mmsb_run_t *, uint64_t, void *))mmsbgo_device_read_runs,
+        .copy_pins = mmsbgo_copy_pins,
         .device_compare = mmsbgo_device_compare,
         .device_checksums = mmsbgo_device_checksums,
         .device_propagate = (mmsb_status_t (*)(const mmsb_page_t *, size_t, int))mmsbgo_device_propagate,

@@ -390,6 +390,11 @@ func Unpin(page uint64, write bool) int32 {
 	return int32(C.mmsb__page_unpin(C.uint64_t(page), pinMode(write)))
 }
 
+// CountCopyPins counts pins of copies on the host of pages in two places, which have been made or ended.
+func CountCopyPins(by int) {
+	atomic.AddUint32((*uint32)(unsafe.Pointer(&C.mmsb__copy_pins)), uint32(by))
+}
+
 func pinMode(write bool) C.int32_t {
 	if write {
 		return C.MMSB_PIN_WRITE

@@ -4,6 +4,8 @@
 #include "guard.h"
 #include "preimage.h"
 
+uint32_t mmsb__copy_pins;
+
 /* 1: a save holds the pin of a locked page back. */
 static int must_wait(mmsb__record_t *record, uint64_t state, int32_t mode) {
     return mode == MMSB_PIN_WRITE && !(state & MMSB__READ_ONLY) &&
@@ -70,6 +72,15 @@ static mmsb_status_t no_pin_fail(uint64_t page, int32_t mode) {
     return mmsb__fail(MMSB_E_INVALID_STATE, "page 0x%016llx has no pin of mode %d", (unsigned long long)page, mode);
 }
 
+/* Fails where a locked page has no such pin, or only those of its copy on the host. */
+static mmsb_status_t check_pin(uint64_t page, const mmsb__record_t *record, uint64_t state, int32_t mode) {
+    const uint32_t pins = mode == MMSB_PIN_WRITE ? record->write_pins : record->read_pins;
+    if (MMSB__UNLIKELY(pins != 0 && mmsb__on_device(state) && __atomic_load_n(&mmsb__copy_pins, __ATOMIC_RELAXED) != 0) &&
+        mmsb__upcalls.copy_pins(mmsb__record_index(record), mode) >= pins)
+        return no_pin_fail(page, mode);
+    return pins != 0 ? MMSB_OK : no_pin_fail(page, mode);
+}
+
 /* Ends a pin of a locked page. */
 static mmsb_status_t end_pin(uint64_t page, mmsb__record_t *record, int32_t mode) {
     uint16_t *pins = mmsb__pins_of(record, mode);
@@ -106,7 +117,9 @@ mmsb_status_t mmsb__page_unpin(uint64_t page, int32_t mode) {
     mmsb_status_t status = mmsb__page_lock(page, &record, &state);
     if (MMSB__UNLIKELY(status != MMSB_OK))
         return status == MMSB_E_STALE_HANDLE ? unpin_ended(page, mode) : status;
-    status = end_pin(page, record, mode);
+    status = check_pin(page, record, state, mode);
+    if (status == MMSB_OK)
+        status = end_pin(page, record, mode);
     if (status == MMSB_OK && mode == MMSB_PIN_WRITE)
         mmsb__version_move(record);
     mmsb__page_unlock(record, state);
@@ -214,7 +227,9 @@ mmsb_status_t mmsb__page_unpin_many(const mmsb_page_t *pages, size_t count, int3
         status = unpin_each(pages, count, mode, &bad);
     } else if (status == MMSB_OK) {
         for (size_t i = 0; i < count && status == MMSB_OK; i++) {
-            if ((status = end_pin(pages[i], mmsb__record_of(pages[i]), mode)) != MMSB_OK)
+            mmsb__record_t *record = mmsb__record_of(pages[i]);
+            if ((status = check_pin(pages[i], record, mmsb__state_held(record), mode)) != MMSB_OK ||
+                (status = end_pin(pages[i], record, mode)) != MMSB_OK)
                 begin_again(pages, bad = i, mode);
         }
         for (size_t i = 0; i < count && status == MMSB_OK && mode == MMSB_PIN_WRITE; i++)

@@ -11,6 +11,10 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Pins of copies on the host of pages in two places, of the whole process. Each is one of its page's pins, too, but has an end of
+ * its own. */
+extern uint32_t mmsb__copy_pins;
+
 static inline uint16_t *mmsb__pins_of(mmsb__record_t *record, int32_t mode) {
     return mode == MMSB_PIN_WRITE ? &record->write_pins : &record->read_pins;
 }

@@ -22,6 +22,7 @@ type Upcalls struct {
 	DeviceApply    func(index uint32, delta *Delta) (done bool, code int32)
 	DevicePrepare  func(index uint32, delta *Delta) (done bool, code int32)
 	DeviceReadRuns func(index uint32, runs []Run, to []byte) int32
+	CopyPins       func(index uint32, write bool) uint32
 	// What devices do with such pages where they lie. done is false where the host has to.
 	DeviceCompare   func(a, b uint32, bits []byte) (found Difference, done bool, code int32)
 	DeviceChecksums func(index uint32, offset, length, part uint64, sums []uint32) (done bool, code int32)
@@ -134,6 +135,12 @@ func mmsbgo_device_read_runs(index C.uint32_t, runs *C.mmsb_run_t, count C.uint6
 		sum += run.Length
 	}
 	return C.mmsb_status_t(upcalls.DeviceReadRuns(uint32(index), of, unsafe.Slice((*byte)(buffer), int(sum))))
+}
+
+//export mmsbgo_copy_pins
+func mmsbgo_copy_pins(index C.uint32_t, mode C.int32_t) C.uint32_t {
+	defer guard(nil)
+	return C.uint32_t(upcalls.CopyPins(uint32(index), mode == C.MMSB_PIN_WRITE))
 }
 
 //export mmsbgo_device_compare

@@ -37,6 +37,8 @@ typedef struct mmsb__upcalls {
     mmsb_status_t (*device_prepare)(uint32_t index, const mmsb_delta_t *delta);
     /* Ranges of such a page, one behind the other in the buffer. */
     mmsb_status_t (*device_read_runs)(uint32_t index, const mmsb_run_t *runs, uint64_t count, void *buffer);
+    /* How many of the pins of such a page are those of its copy on the host. */
+    uint32_t (*copy_pins)(uint32_t index, int32_t mode);
     /* What devices do with such pages where they lie: compare two, with a bit for each byte that differs where bits is not NULL;
      * sum up the parts of a range, of which the last may be shorter; copy into the first page the bytes that the change masks of
      * the others have, without its change mask; persistent: by a kernel that stays on the device, where they are few. Each may be

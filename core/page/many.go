@@ -62,8 +62,10 @@ func CreateManyWithin(context, size uint64, options CreateOptions, pages []uint6
 	if timeout == ticket.Forever && len(after) == 0 {
 		return CreateMany(context, size, options, pages, nil)
 	}
-	if err := CheckOutsideGroup(); err != nil {
-		return err
+	if ticket.Elsewhere(timeout, after) {
+		if err := CheckOutsideGroup(); err != nil {
+			return err
+		}
 	}
 	made := make([]uint64, len(pages)) // the caller's array is only written on success
 	err := ticket.Within(timeout, after, func(w *ticket.Work) error { return CreateMany(context, size, options, made, w) })

@@ -60,15 +60,20 @@ func CheckSync(direction, device int32) error {
 	return nil
 }
 
-// CheckSyncMany is CheckSync of pages, which must be there.
-func CheckSyncMany(pages []uint64, direction, device int32) error {
-	err := CheckSync(direction, device)
-	for i := 0; i < len(pages) && err == nil; i++ {
-		if !residency.IsThere(pages[i]) {
-			err = Read(pages[i], func(*Page) error { return nil }) // which says why
+// CheckSyncMany is CheckSync of pages, which must be there; bad is the first that is not.
+func CheckSyncMany(pages []uint64, direction, device int32) (bad int, err error) {
+	if err := CheckSync(direction, device); err != nil {
+		return 0, err
+	}
+	for i, page := range pages {
+		if residency.IsThere(page) {
+			continue
+		}
+		if err := Read(page, func(*Page) error { return nil }); err != nil { // which says why
+			return i, err
 		}
 	}
-	return err
+	return 0, nil
 }
 
 // SyncMany brings pages in step: each is, or has its code in codes, where that is not nil. bad is the first that is not. w is

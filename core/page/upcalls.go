@@ -60,6 +60,7 @@ var upcalls = native.Upcalls{
 	DeviceReadRuns: func(index uint32, runs []native.Run, to []byte) int32 {
 		return lasterror.Store(residencyOf(index).DeviceReadRuns(index, runs, to))
 	},
+	CopyPins: func(index uint32, write bool) uint32 { return residencyOf(index).CopyPins(index, write) },
 	DeviceCompare: func(a, b uint32, bits []byte) (native.Difference, bool, int32) {
 		found, done, err := residency.DeviceCompare(a, b, bits, residencyOf)
 		return found, done, lasterror.Store(err)

@@ -116,6 +116,7 @@ func (r *Residency) dropPair(index uint32) {
 	if p == nil {
 		return
 	}
+	native.CountCopyPins(-int(p.readPins) - int(p.writePins))
 	if p.before != 0 {
 		region.Unmap(p.before)
 		native.RecordAt(index).SetLocator(0)

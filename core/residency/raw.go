@@ -128,11 +128,7 @@ func (p *Page) PinHostCopy(write bool) (address uintptr, err error) {
 		}
 		copy(both.common(p.Record.Size), both.bytes(p.Record.Size))
 	}
-	if write {
-		both.writePins++
-	} else {
-		both.readPins++
-	}
+	both.countPins(write, 1)
 	return native.Address(native.RecordAt(both.frame).Locator), nil
 }
 
@@ -142,13 +138,31 @@ func (p *Page) UnpinHostCopy(write bool) error {
 	if both == nil {
 		return p.HasHostCopy()
 	}
-	pins := &both.readPins
-	if write {
-		pins = &both.writePins
-	}
-	if *pins == 0 {
+	if *both.pins(write) == 0 {
 		return status.Errorf(status.InvalidState, "page 0x%016x has 0 such pins of its copy on the host", p.handle())
 	}
-	*pins--
+	both.countPins(write, -1)
 	return nil
+}
+
+// CopyPins is how many of the pins of a locked page are those of its copy on the host.
+func (r *Residency) CopyPins(index uint32, write bool) uint32 {
+	both := r.pairs.get(index)
+	if both == nil {
+		return 0
+	}
+	return uint32(*both.pins(write))
+}
+
+func (p *pair) pins(write bool) *uint16 {
+	if write {
+		return &p.writePins
+	}
+	return &p.readPins
+}
+
+// countPins counts pins of the host's copy that begin or end.
+func (p *pair) countPins(write bool, by int) {
+	*p.pins(write) += uint16(by)
+	native.CountCopyPins(by)
 }

@@ -136,8 +136,9 @@ func TestSyncsOfTheSamePages(t *testing.T) {
 					for _, handle := range list[:10] {
 						assert.Equal(t, status.OK, w.write(handle, uint64(thread), string(rune('a'+thread))))
 					}
-					assert.NoError(t, page.CheckSyncMany(list, int32(direction), 0))
-					err := ticket.Start(uint64(len(list)), nil, func(work *ticket.Work) error {
+					_, err := page.CheckSyncMany(list, int32(direction), 0)
+					assert.NoError(t, err)
+					err = ticket.Start(uint64(len(list)), nil, func(work *ticket.Work) error {
 						_, err := page.SyncMany(list, direction, 0, nil, work)
 						return err
 					}).Wait(ticket.Forever)
@@ -153,8 +154,10 @@ func TestSyncsOfTheSamePages(t *testing.T) {
 		wrong := map[uint64]status.Code{0: status.InvalidHandle, 1 << 40: status.InvalidHandle, ended: status.StaleHandle}
 		for handle, code := range wrong {
 			list, codes := []uint64{pages[0], handle, pages[1]}, make([]int32, 3)
-			require.Equal(t, code, status.CodeOf(page.CheckSyncMany(list, int32(residency.ToDevice), 0)), "%#x", handle)
-			err := ticket.Start(3, nil, func(work *ticket.Work) error { // as where it ends behind the check
+			bad, err := page.CheckSyncMany(list, int32(residency.ToDevice), 0)
+			require.Equal(t, code, status.CodeOf(err), "%#x", handle)
+			require.Equal(t, 1, bad)
+			err = ticket.Start(3, nil, func(work *ticket.Work) error { // as where it ends behind the check
 				_, err := page.SyncMany(list, residency.ToDevice, 0, codes, work)
 				return err
 			}).Wait(ticket.Forever)

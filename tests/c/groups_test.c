@@ -495,6 +495,11 @@ static void what_a_group_refuses(void) {
     mmsb_work_options_init(&work);
     work.timeout_ns = 1000000000;
     CHECK_STATUS(mmsb_page_create_many(context, 10, 3, NULL, &work, pages), MMSB_E_INVALID_STATE);
+    work.timeout_ns = 0; /* who tries does the work on this thread */
+    CHECK_OK(mmsb_page_create_many(context, 10, 3, NULL, &work, pages));
+    CHECK_STATUS(mmsb_page_create_many(context, 10 << 20, 3, NULL, &work, pages), MMSB_E_WOULD_BLOCK);
+    CHECK_EQUAL(pages_of(context), 4);
+    CHECK_OK(mmsb_page_migrate_many(pages, 3, MMSB_LOCATION_DISK, 0, &work, NULL, NULL));
     void *memory;
     uint64_t size;
     CHECK_STATUS(mmsb_page_release(page, &memory, &size), MMSB_E_INVALID_STATE);

@@ -90,6 +90,50 @@ static void pinned_memory_is_the_copy(void) {
     CHECK_OK(mmsb_context_destroy(context));
 }
 
+/* Each page has a status, also where the work ends before it has begun. */
+static void work_that_never_begins_has_statuses(void) {
+    mmsb_context_t context = device_context();
+    mmsb_page_t pages[2] = {new_page(context, 5000), new_page(context, 5000)}, none;
+    mmsb_page_options_t taken;
+    mmsb_page_options_init(&taken);
+    uint64_t id = mmsb_page_id(pages[0]);
+    taken.ids = &id;
+    mmsb_ticket_t fails, ticket;
+    REQUIRE_OK(mmsb_page_create_many_start(context, 8, 1, &taken, NULL, &none, &fails));
+    CHECK_STATUS(mmsb_ticket_wait(fails, MMSB_WAIT_FOREVER), MMSB_E_ALREADY_EXISTS);
+    mmsb_work_options_t work;
+    mmsb_work_options_init(&work);
+    work.after = &fails;
+    work.after_count = 1;
+    for (int way = 0; way < 6; way++) {
+        mmsb_status_t statuses[2] = {99, 99}, status;
+        size_t bad = 9;
+        work.timeout_ns = way < 4 ? MMSB_WAIT_FOREVER : 0;
+        switch (way % 4) {
+        case 0:
+            status = mmsb_page_migrate_many(pages, 2, MMSB_LOCATION_GPU, 0, &work, statuses, &bad);
+            break;
+        case 1:
+            status = mmsb_page_sync_many(pages, 2, MMSB_SYNC_TO_DEVICE, 0, &work, statuses, &bad);
+            break;
+        case 2:
+            REQUIRE_OK(mmsb_page_migrate_many_start(pages, 2, MMSB_LOCATION_GPU, 0, &work, statuses, &ticket));
+            status = mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER);
+            break;
+        default:
+            REQUIRE_OK(mmsb_page_sync_many_start(pages, 2, MMSB_SYNC_TO_DEVICE, 0, &work, statuses, &ticket));
+            status = mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER);
+        }
+        CHECK_STATUS(status, MMSB_E_CANCELLED);
+        CHECK(statuses[0] == MMSB_E_CANCELLED && statuses[1] == MMSB_E_CANCELLED);
+        CHECK(mmsb_page_location(pages[0]) == MMSB_LOCATION_CPU && mmsb_page_location(pages[1]) == MMSB_LOCATION_CPU);
+        if (way == 2 || way == 3)
+            CHECK_OK(mmsb_ticket_destroy(ticket));
+    }
+    CHECK_OK(mmsb_ticket_destroy(fails));
+    CHECK_OK(mmsb_context_destroy(context));
+}
+
 static void bad_input(void) {
     mmsb_context_t context = device_context();
     mmsb_page_t page = new_page(context, 100), pages[2] = {page, page}, found[4];
@@ -137,10 +181,50 @@ static void bad_input(void) {
     CHECK_STATUS(mmsb_page_sync_enqueue(&page, 1, MMSB_SYNC_BOTH, 0, &bad), MMSB_E_STALE_HANDLE);
     mmsb_status_t statuses[2] = {99, 99};
     mmsb_page_t some[2] = {plain, page};
-    CHECK_STATUS(mmsb_page_sync_many(some, 2, MMSB_SYNC_BOTH, 0, NULL, statuses, &bad), MMSB_E_STALE_HANDLE);
-    CHECK(bad == 1 && statuses[0] == MMSB_OK && statuses[1] == MMSB_E_STALE_HANDLE);
+    const mmsb_page_t wrong[] = {page, 0, 12345, context};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) { /* nothing happens */
+        const mmsb_status_t expected = i == 0 ? MMSB_E_STALE_HANDLE : MMSB_E_INVALID_HANDLE;
+        some[1] = wrong[i];
+        bad = 9;
+        CHECK_STATUS(mmsb_page_sync_many(some, 2, MMSB_SYNC_BOTH, 0, NULL, statuses, &bad), expected);
+        CHECK(bad == 1 && statuses[0] == 99 && statuses[1] == 99);
+        CHECK_EQUAL(mmsb_page_location(plain), MMSB_LOCATION_CPU);
+    }
     CHECK_OK(mmsb_context_destroy(other));
     CHECK_OK(mmsb_context_destroy(context));
+}
+
+/* Pins of the host's copy are among those of its page, but have an end of their own. */
+static void pins_of_the_copy_are_apart(void) {
+    for (int32_t mode = MMSB_PIN_READ; mode <= MMSB_PIN_WRITE; mode++) {
+        mmsb_context_t context = device_context();
+        mmsb_page_t pages[2];
+        void *address;
+        size_t bad = 9;
+        for (size_t i = 0; i < 2; i++) {
+            pages[i] = new_page(context, 5000);
+            CHECK_OK(mmsb_page_sync(pages[i], MMSB_SYNC_TO_DEVICE, 0));
+        }
+        const mmsb_page_t page = pages[1];
+        CHECK_OK(mmsb_page_host_copy_pin(page, mode, &address));
+        CHECK_STATUS(mmsb_page_unpin(page, mode), MMSB_E_INVALID_STATE);
+        CHECK_OK(mmsb_page_pin(pages[0], mode, NULL));
+        CHECK_STATUS(mmsb_page_unpin_many(pages, 2, mode, &bad), MMSB_E_INVALID_STATE);
+        CHECK_EQUAL(bad, 1);
+        CHECK_STATUS(mmsb_page_destroy(pages[0]), MMSB_E_BUSY);
+        CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_BUSY);
+
+        CHECK_OK(mmsb_page_pin(page, mode, NULL)); /* an end ends one of its own kind, whichever came first */
+        CHECK_OK(mmsb_page_unpin_many(pages, 2, mode, &bad));
+        CHECK_STATUS(mmsb_page_unpin(page, mode), MMSB_E_INVALID_STATE);
+        CHECK_OK(mmsb_page_pin(page, mode, NULL));
+        CHECK_OK(mmsb_page_host_copy_unpin(page, mode));
+        CHECK_STATUS(mmsb_page_host_copy_unpin(page, mode), MMSB_E_INVALID_STATE);
+        CHECK_STATUS(mmsb_page_destroy(page), MMSB_E_BUSY);
+        CHECK_OK(mmsb_page_unpin(page, mode));
+        CHECK_OK(mmsb_page_destroy(page));
+        CHECK_OK(mmsb_context_destroy(context));
+    }
 }
 
 /* The host's copy has an address while the context lives; its pin can be ended later. */
@@ -327,7 +411,9 @@ int main(void) {
     folder_make();
     RUN(newer_ranges_move);
     RUN(pinned_memory_is_the_copy);
+    RUN(work_that_never_begins_has_statuses);
     RUN(bad_input);
+    RUN(pins_of_the_copy_are_apart);
     RUN(a_context_ends_before_the_pin);
     RUN(a_group_rolls_back);
     RUN_IN_FOLDER(saves_and_journals);
