@@ -42,6 +42,8 @@ mmsb_status_t door_context_options(const mmsb_context_options_t **given, mmsb_co
     DOOR_STRUCT("mmsb_context_options_t", options, options->reserved_word);
     if (options->huge_pages < 0 || options->huge_pages > 1)
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "huge_pages is %d, not 0 or 1", options->huge_pages);
+    if (options->disk_path && options->disk_path[0] == 0)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "disk_path is empty");
     if (options->disk_path && !mmsb__utf8_valid(options->disk_path, strlen(options->disk_path)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "disk_path is not valid UTF-8");
     return MMSB_OK;

@@ -5,6 +5,8 @@ package main
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -fno-strict-aliasing -I${SRCDIR}/../include -I${SRCDIR}/../native -I${SRCDIR}/../gpu/blocks
 #cgo linux LDFLAGS: -Wl,--wrap=pthread_getattr_np -lpthread
+#include <stdlib.h>
+
 #include "mmsb.h"
 
 void mmsb__restore_descriptors(void);
@@ -18,6 +20,7 @@ import (
 	"time"
 	"unsafe"
 
+	"libmmsb/core/environment"
 	"libmmsb/core/file"
 	"libmmsb/core/lasterror"
 	"libmmsb/core/page"
@@ -26,6 +29,16 @@ import (
 	"libmmsb/gpu/kernels"
 	"libmmsb/native"
 )
+
+// The program's environment is that of C.
+func init() {
+	environment.From(func(name string) (value string, set bool) {
+		text := C.CString(name)
+		defer C.free(unsafe.Pointer(text))
+		found := C.getenv(text)
+		return C.GoString(found), found != nil
+	})
+}
 
 // What Go's package os has raised goes back to what the program has: go_start.c. Calls wait for the end of this.
 func init() { C.mmsb__restore_descriptors() }

@@ -3,13 +3,13 @@
 package file
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"libmmsb/core/environment"
 	"libmmsb/core/status"
 )
 
@@ -250,7 +250,7 @@ func Spool(fd int, directory string, done <-chan struct{}) (Source, error) {
 		}
 	}
 	if directory == "" {
-		directory = os.TempDir()
+		directory = environment.TemporaryFolder()
 	}
 	f, err := Nameless(directory)
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"libmmsb/core/abi"
+	"libmmsb/core/environment"
 	"libmmsb/core/file"
+	"libmmsb/core/residency"
 	"libmmsb/core/status"
 
 	"golang.org/x/sys/unix"
@@ -45,11 +47,7 @@ func (o *Options) check() error {
 		return status.Errorf(status.InvalidArgument, "guard_quarantine is %d, but guard_every is 0", o.GuardQuarantine)
 	}
 	if o.DiskPath == "" {
-		o.DiskPath = os.Getenv("TMPDIR")
-		if o.DiskPath == "" {
-			o.DiskPath = "/tmp"
-		}
-		o.DiskPath = file.Absolute(o.DiskPath) // its file is made later
+		o.DiskPath = file.Absolute(environment.TemporaryFolder()) // its file is made later
 		return nil
 	}
 	if info, err := os.Stat(o.DiskPath); err != nil {
@@ -61,7 +59,7 @@ func (o *Options) check() error {
 		return status.FromErrno(status.IO, status.ErrnoOf(err), "disk_path %q cannot be written", o.DiskPath)
 	}
 	o.DiskPath = file.Absolute(o.DiskPath)
-	return nil
+	return residency.CheckFolder(o.DiskPath) // /proc, say, refuses whatever its permissions allow
 }
 
 // Parse changes options by a text like "memory_limit=1G simulate=if-no-gpu", or leaves them as they are. diskPath is the position

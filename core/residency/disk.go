@@ -49,22 +49,39 @@ func (d *disk) open(folder string) error {
 	if d.file != nil {
 		return nil
 	}
-	descriptor, err := unix.Open(folder, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		d.file = os.NewFile(uintptr(descriptor), folder)
-	} else { // a file system without nameless files
-		file, createErr := os.CreateTemp(folder, "mmsb-*.pages")
-		if createErr != nil {
-			return status.FromErrno(status.IO, status.ErrnoOf(createErr), "cannot create a file for pages in %q", folder)
-		}
-		if err := os.Remove(file.Name()); err != nil {
-			log.Logf(log.Warning, "cannot unlink %q: %v", file.Name(), err)
-		}
-		d.file = file
+	file, err := nameless(folder)
+	if err != nil {
+		return err
 	}
+	d.file = file
 	d.extents = alloc.NewExtents(0)
 	native.SetDiskFile(d.context, d.descriptor())
 	return nil
+}
+
+// nameless makes a file without a name.
+func nameless(folder string) (*os.File, error) {
+	descriptor, err := unix.Open(folder, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(descriptor), folder), nil
+	}
+	file, err := os.CreateTemp(folder, "mmsb-*.pages") // on a file system without nameless files
+	if err != nil {
+		return nil, status.FromErrno(status.IO, status.ErrnoOf(err), "cannot create a file for pages in %q", folder)
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		log.Logf(log.Warning, "cannot unlink %q: %v", file.Name(), err)
+	}
+	return file, nil
+}
+
+// CheckFolder fails where there can be no file for pages in a folder.
+func CheckFolder(folder string) error {
+	file, err := nameless(folder)
+	if err == nil {
+		err = file.Close()
+	}
+	return err
 }
 
 func (d *disk) descriptor() int { return int(d.file.Fd()) }

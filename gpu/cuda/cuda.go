@@ -19,11 +19,11 @@ import "C"
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"unsafe"
 
+	"libmmsb/core/environment"
 	"libmmsb/core/status"
 	"libmmsb/gpu/driver"
 )
@@ -90,7 +90,7 @@ func loadError(library string, table *C.mmsb__cuda_table_t, outcome C.mmsb__cuda
 	case C.MMSB__CUDA_NO_LIBRARY:
 		// The loader begins with the name that it was given only where it found no file of that name at all.
 		if strings.HasPrefix(reason, library+": ") {
-			path, set := os.LookupEnv("LD_LIBRARY_PATH")
+			path, set := environment.Lookup("LD_LIBRARY_PATH")
 			if !set {
 				path = "not set"
 			}
@@ -124,7 +124,7 @@ func version(number int) string { return fmt.Sprintf("%d.%d", number/1000, numbe
 
 // visibleDevices names the variable by which devices are most often hidden.
 func visibleDevices() string {
-	if devices, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set {
+	if devices, set := environment.Lookup("CUDA_VISIBLE_DEVICES"); set {
 		return fmt.Sprintf(" (CUDA_VISIBLE_DEVICES is %q)", devices)
 	}
 	return ""

@@ -22,9 +22,9 @@ import "C"
 
 import (
 	"math/bits"
-	"os"
 	"unsafe"
 
+	"libmmsb/core/environment"
 	"libmmsb/core/status"
 )
 
@@ -36,7 +36,7 @@ func load(name string) (library, error) {
 	defer C.free(unsafe.Pointer(text))
 	if failure := C.mmsb__nvml_load(text); failure != nil {
 		return nil, status.Errorf(status.Unsupported, "cannot load NVML with LD_LIBRARY_PATH=%q: %s",
-			os.Getenv("LD_LIBRARY_PATH"), C.GoString(failure))
+			environment.Get("LD_LIBRARY_PATH"), C.GoString(failure))
 	}
 	switch r := result(C.call_nvmlInit_v2()); r {
 	case success:

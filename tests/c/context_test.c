@@ -159,11 +159,35 @@ static void wrong_options_make_no_context(void) {
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_IO);
     options.disk_path = "/proc/self/exe";
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_IO);
+    options.disk_path = "/proc"; /* no file can be made in it, whatever its permissions allow */
+    CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_IO);
+    options.disk_path = "";
+    CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     options.disk_path = "broken \xFF\xFE";
     CHECK_STATUS(mmsb_context_create(&options, &context), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_context_create(NULL, NULL), MMSB_E_INVALID_ARGUMENT);
     CHECK_EQUAL(context, 42);
     CHECK_EQUAL(check_live(MMSB_KIND_CONTEXT), 0);
+}
+
+/* TMPDIR is the program's as it is now, not as it was when the library began. */
+static void the_environment_may_change(void) {
+    mmsb_context_t before = new_context(), context;
+    const char *given = getenv("TMPDIR");
+    char *kept = given ? strdup(given) : NULL;
+    mmsb_page_options_t options;
+    mmsb_page_options_init(&options);
+    options.location = MMSB_LOCATION_DISK;
+    mmsb_page_t page;
+    for (int there = 0; there < 2; there++) {
+        REQUIRE(setenv("TMPDIR", there ? "/tmp" : "/no/such/folder", 1) == 0);
+        CHECK_OK(mmsb_context_create(NULL, &context));
+        CHECK_STATUS(mmsb_page_create(context, 100, &options, &page), there ? MMSB_OK : MMSB_E_IO);
+        CHECK_OK(mmsb_context_destroy(context));
+    }
+    REQUIRE((kept ? setenv("TMPDIR", kept, 1) : unsetenv("TMPDIR")) == 0);
+    free(kept);
+    CHECK_OK(mmsb_context_destroy(before));
 }
 
 static void the_default_location_serves(void) {
@@ -610,6 +634,7 @@ int main(void) {
     RUN(options_are_read_from_text);
     RUN(wrong_texts_change_nothing);
     RUN(wrong_options_make_no_context);
+    RUN(the_environment_may_change);
     RUN(the_default_location_serves);
     RUN(contexts_end_with_all_they_have);
     RUN(stats_count);
