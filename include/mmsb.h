@@ -179,7 +179,7 @@ MMSB_API uint32_t mmsb_abi_version(void);
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API const char *mmsb_build_info(void);
 
-/* Name and meaning of a code, like "MMSB_E_BUSY: pinned or held by an asynchronous operation". The string is static and never
+/* Name and meaning of a code, like "MMSB_E_BUSY: pinned, or in use by an asynchronous operation". The string is static and never
  * NULL, also for an unknown code.
  * Errors: none. Threads: any. Blocks: no. Since 0.1. */
 MMSB_API const char *mmsb_strerror(mmsb_status_t code);

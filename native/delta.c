@@ -14,6 +14,11 @@ mmsb_status_t mmsb__delta_null_fail(const char *what, uint64_t count) {
     return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "%s is NULL, %llu expected", what, (unsigned long long)count);
 }
 
+mmsb_status_t mmsb__delta_count_fail(uint64_t count, size_t size) {
+    return mmsb__fail(MMSB_E_INVALID_SIZE, "count %llu exceeds the limit of %llu", (unsigned long long)count,
+                      (unsigned long long)(PTRDIFF_MAX / size));
+}
+
 mmsb_status_t mmsb__delta_check_payload(const mmsb_delta_t *delta, uint64_t needed) {
     if (MMSB__UNLIKELY(delta->payload_length != 0 && delta->payload_length != needed))
         return mmsb__fail(MMSB_E_MISMATCH, "payload_length is %llu, %llu expected", (unsigned long long)delta->payload_length,
@@ -42,8 +47,8 @@ static mmsb_status_t check_offsets(const mmsb_delta_t *delta, uint64_t page_size
     if ((delta->offsets != NULL) == (delta->offsets32 != NULL))
         return delta->offsets ? mmsb__fail(MMSB_E_INVALID_ARGUMENT, "both offsets and offsets32 are set")
                               : mmsb__delta_null_fail("offsets", count);
-    if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^61 - 1", (unsigned long long)count);
+    if (count > PTRDIFF_MAX / sizeof(uint64_t))
+        return mmsb__delta_count_fail(count, sizeof(uint64_t));
     if (mmsb__misaligned(delta->offsets, sizeof(uint64_t)) || mmsb__misaligned(delta->offsets32, sizeof(uint32_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "offsets at %p are not aligned to their size",
                           delta->offsets ? (const void *)delta->offsets : (const void *)delta->offsets32);
@@ -66,8 +71,8 @@ static mmsb_status_t check_runs(const mmsb_delta_t *delta, uint64_t page_size) {
         return mmsb__delta_check_payload(delta, 0);
     if (!delta->runs)
         return mmsb__delta_null_fail("runs", count);
-    if (count > UINT64_MAX / sizeof(mmsb_run_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^60 - 1", (unsigned long long)count);
+    if (count > PTRDIFF_MAX / sizeof(mmsb_run_t))
+        return mmsb__delta_count_fail(count, sizeof(mmsb_run_t));
     if (mmsb__misaligned(delta->runs, sizeof(uint64_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "runs at %p are not aligned to 8", (const void *)delta->runs);
     for (uint64_t i = 0; i < count; i++) {

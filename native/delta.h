@@ -21,6 +21,8 @@ mmsb_status_t mmsb__page_apply(uint64_t page, const mmsb_delta_t *delta);
 mmsb_status_t mmsb__delta_check(const mmsb_delta_t *delta, uint64_t page_size);
 
 mmsb_status_t mmsb__delta_null_fail(const char *what, uint64_t count);
+/* Of an array that cannot be in memory. */
+mmsb_status_t mmsb__delta_count_fail(uint64_t count, size_t size) __attribute__((cold));
 mmsb_status_t mmsb__delta_check_payload(const mmsb_delta_t *delta, uint64_t needed);
 mmsb_status_t mmsb__delta_run_fail(uint64_t offset, uint64_t length, uint64_t page_size) __attribute__((cold));
 mmsb_status_t mmsb__delta_epoch_fail(uint64_t page, uint64_t wanted, uint64_t epoch) __attribute__((cold));

@@ -482,8 +482,8 @@ static mmsb_status_t check_arrays(const mmsb_page_runs_t *runs, size_t *bad_inde
     if (mmsb__misaligned(runs->pages, sizeof(uint64_t)) || mmsb__misaligned(runs->offsets, sizeof(uint64_t)) ||
         mmsb__misaligned(runs->lengths, sizeof(uint64_t)))
         return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "pages, offsets and lengths must be aligned to 8");
-    if (count > UINT64_MAX / sizeof(uint64_t))
-        return mmsb__fail(MMSB_E_OUT_OF_RANGE, "count %llu exceeds the limit of 2^61 - 1", (unsigned long long)count);
+    if (count > PTRDIFF_MAX / sizeof(uint64_t))
+        return mmsb__delta_count_fail(count, sizeof(uint64_t));
     if (!runs->lengths) {
         if (__builtin_mul_overflow(count, runs->uniform_length, &sum)) {
             if (bad_index)

@@ -96,7 +96,7 @@ func Parse(text string) (Options, error) {
 			return Options{}, err
 		}
 	}
-	return o, p.grow(&o)
+	return o, p.together(&o)
 }
 
 type parser struct {
@@ -105,12 +105,17 @@ type parser struct {
 	// What expandable_segments says, if anything, and where.
 	expandable, fixed bool
 	expandableAt      int
+	fallbackAt        int
 }
 
-// grow heeds expandable_segments, which is another name for a source that has virtual memory, or has not.
-func (p *parser) grow(o *Options) error {
+// together heeds what options say of each other. expandable_segments is another name for a source that has virtual memory, or has
+// not; a fallback is of one source only.
+func (p *parser) together(o *Options) error {
 	p.at = p.expandableAt
 	switch {
+	case o.Pageable && o.Origin != Pinned:
+		p.at = p.fallbackAt
+		return p.fail("pageable needs source:pinned")
 	case p.expandable && o.Origin != Automatic && o.Origin != Virtual:
 		return p.fail("true contradicts source:%s, whose segments do not grow", o.Origin)
 	case p.fixed && o.Origin == Virtual:
@@ -256,7 +261,7 @@ var options = map[string]func(p *parser, o *Options) error{
 		return nil
 	},
 	"fallback": func(p *parser, o *Options) error {
-		o.Pageable = true
+		p.fallbackAt, o.Pageable = p.at, true
 		return p.oneOf("pageable")
 	},
 	"peers": func(p *parser, o *Options) (err error) {

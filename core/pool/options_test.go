@@ -36,6 +36,14 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, uint32(8), o.Divisions[16])
 }
 
+func TestAFallbackMayComeBeforeItsSource(t *testing.T) {
+	for _, text := range []string{"fallback:pageable,source:pinned", "source:pinned,fallback:pageable"} {
+		o, err := Parse(text)
+		require.NoError(t, err)
+		assert.Equal(t, Options{Origin: Pinned, Pageable: true}, o, text)
+	}
+}
+
 func TestParseNamesThePosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"limit_mb":                              `position 0: "limit_mb" has no value`,
@@ -52,6 +60,9 @@ func TestParseNamesThePosition(t *testing.T) {
 		"expandable_segments:true,source:plain": `position 20: true contradicts source:plain, whose segments do not grow`,
 		"source:virtual,expandable_segments:false": `position 35: false contradicts source:virtual, whose segments grow`,
 		"backend:cudaMallocAsync":                  `position 8`,
+		"fallback:pageable":                        `position 9: pageable needs source:pinned`,
+		"source:plain,fallback:pageable":           `position 22: pageable needs source:pinned`,
+		"fallback:pageable,source:managed":         `position 9: pageable needs source:pinned`,
 		"roundup_power2_divisions:3":               `position 25: 3 is not a power of two`,
 		"roundup_power2_divisions:[3:1]":           `position 26: 3 is not a power of two above the one before`,
 		"roundup_power2_divisions:[4:1,2:1]":       `position 30: 2 is not a power of two above the one before`,

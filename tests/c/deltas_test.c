@@ -294,6 +294,12 @@ static void wrong_deltas_change_nothing(void) {
         {"indexed: payload length",
          MMSB_E_MISMATCH,
          {.kind = MMSB_DELTA_INDEXED, .count = 1, .offsets = past, .payload = payload, .payload_length = 2}},
+        {"indexed: more than can be addressed",
+         MMSB_E_INVALID_SIZE,
+         {.kind = MMSB_DELTA_INDEXED, .count = UINT64_MAX, .offsets = past, .payload = payload}},
+        {"runs: more than can be addressed",
+         MMSB_E_INVALID_SIZE,
+         {.kind = MMSB_DELTA_RUNS, .count = UINT64_C(1) << 60, .runs = run_past, .payload = payload}},
         {"runs: no runs", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .count = 1, .payload = payload}},
         {"runs: no payload", MMSB_E_INVALID_ARGUMENT, {.kind = MMSB_DELTA_RUNS, .count = 1, .runs = run_past}},
         {"runs: past the end", MMSB_E_OUT_OF_RANGE, {.kind = MMSB_DELTA_RUNS, .count = 2, .runs = run_past, .payload = payload}},
@@ -495,6 +501,9 @@ static void runs_as_arrays_are_applied(void) {
     runs = good;
     runs.offsets = NULL;
     CHECK_STATUS(mmsb_page_apply_runs(&runs, &bad), MMSB_E_INVALID_ARGUMENT);
+    runs = good;
+    runs.count = SIZE_MAX;
+    CHECK_STATUS(mmsb_page_apply_runs(&runs, &bad), MMSB_E_INVALID_SIZE);
     runs = good;
     runs.payload = NULL;
     CHECK_STATUS(mmsb_page_apply_runs(&runs, &bad), MMSB_E_INVALID_ARGUMENT);
