@@ -4,8 +4,9 @@
     ReadOnlyArray
 
 Memory of a page that can be read and not written: what is written without `write = true` no incremental save would find. So it
-is not a strided array: BLAS and C functions do not take it, and linear algebra reads it item by item; `copy` makes an `Array`.
-`pointer` gives the address, which is for reading.
+is not a strided array: BLAS and C functions do not take it, and linear algebra reads it item by item. `copy` makes an `Array`,
+which functions need that have a method for strided arrays only, as `inv`, `svd` and `exp` of a matrix. `pointer` gives the
+address, which is for reading; `IOBuffer` reads from there.
 """
 struct ReadOnlyArray{T,N} <: AbstractArray{T,N}
     memory::Array{T,N}
@@ -17,6 +18,7 @@ Base.@propagate_inbounds Base.getindex(array::ReadOnlyArray, index::Int) = array
 Base.setindex!(::ReadOnlyArray, _, ::Int) =
     throw(ArgumentError("the memory is read-only; ask for it with write = true"))
 Base.pointer(array::ReadOnlyArray) = pointer(array.memory)
+Base.pointer(array::ReadOnlyArray, index::Integer) = pointer(array.memory, index)
 # All bytes at once: `copy`, `Array` and `collect` are copies to a new array.
 Base.copyto!(to::Array{T}, array::ReadOnlyArray{T}) where {T} = copyto!(to, array.memory)
 Base.write(io::IO, array::ReadOnlyArray) = write(io, array.memory)

@@ -41,6 +41,21 @@ end
     end
 end
 
+@testset "what was serialized into a page is read from there" begin
+    MMSBState() do state
+        io = IOBuffer()
+        serialize(io, Dict("name" => [1, 2, 3]))
+        bytes = take!(io)
+        page = create_page!(state, length(bytes) + 8, CPU_LOCATION)
+        write_page!(page, bytes)
+        with_page(page) do memory
+            @test deserialize(IOBuffer(memory)) == Dict("name" => [1, 2, 3])
+            @test read(IOBuffer(memory)) == [bytes; zeros(UInt8, 8)]
+            @test read(IOBuffer(memory), Int64) == reinterpret(Int64, bytes[1:8])[1]
+        end
+    end
+end
+
 @testset "what stands for something in the process is neither copied nor sent" begin
     with_devices() do state
         page = create_page!(state, 100, CPU_LOCATION)
