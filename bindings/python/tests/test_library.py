@@ -259,6 +259,34 @@ use()
     assert result.returncode == 0, result.stderr
 
 
+def test_what_ends_a_child_goes_on_through_blocks(tmp_path: Path, run_python: RunPython) -> None:
+    program = f"""
+import os, sys, warnings, mmsb
+warnings.simplefilter("ignore")
+ctx = mmsb.Context(simulate="always")
+stream = ctx.runtime().stream()
+block = stream.allocate(100)
+def ended(make):
+    number = -1
+    try:
+        with make():
+            number = os.fork()
+            if number == 0:
+                sys.exit(3)
+    except BaseException as error:
+        if number == 0:
+            os._exit(error.code if isinstance(error, SystemExit) else 4)
+        raise
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+blocks = [
+    ctx.group, ctx.writing, lambda: stream.use(block), lambda: ctx.journal({str(tmp_path / "journal")!r}),
+    lambda: mmsb.CommandBuffer(10), lambda: mmsb.open({str(tmp_path / "store")!r}), ctx.runtime().stream, lambda: ctx,
+]
+print([ended(make) for make in blocks])
+"""
+    assert good(run_python(program)) == "[3, 3, 3, 3, 3, 3, 3, 3]"
+
+
 def test_use_then_fork_is_an_error_in_the_child(run_python: RunPython) -> None:
     program = """
 import gc, multiprocessing, os, mmsb, numpy

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import mmsb
 import numpy as np
 import pytest
@@ -288,6 +290,38 @@ def test_adopting_arrays_and_what_cannot_be_adopted(ctx: mmsb.Context) -> None:
     with pytest.raises(mmsb.AlreadyExistsError):
         ctx.adopt(bytearray(1), id=page.id)
     assert len(ctx) == 2
+
+
+def test_an_array_with_a_mask_is_not_adopted(ctx: mmsb.Context) -> None:
+    masked = np.ma.masked_array([1, 2, 3], [0, 1, 0])  # type: ignore[no-untyped-call]
+    for adopt in (ctx.adopt, lambda array: ctx.adopt_pages([np.zeros(3), array])):
+        with pytest.raises(mmsb.UnsupportedError, match="the array has a mask"):
+            adopt(masked)
+    assert len(ctx) == 0
+    assert ctx.adopt(masked.data).array("i8").tolist() == [1, 2, 3]
+
+
+def test_types_that_only_ml_dtypes_has(ctx: mmsb.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ctx.create_page(16)
+    page.write(0, np.arange(8).astype(ml_dtypes.bfloat16).tobytes())
+    array = np.asarray(page.view("bfloat16"))
+    assert array.dtype == ml_dtypes.bfloat16 and array.tolist() == list(range(8)) and pins(page) == (0, 1)
+    array[1] = 1.5
+    assert np.asarray(page.view("bfloat16", (2, 2), strides=(4, 2))).tolist() == [[0, 2], [4, 6]]
+    assert np.array(page.view("bfloat16", write=False), dtype="f4")[1] == 1.5
+    assert not np.asarray(page.view("float8_e4m3fn", write=False)).flags.writeable
+    del array
+    gc.collect()
+    assert pins(page) == (0, 0)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(mmsb.UnsupportedError, match="NumPy has bfloat16 only with the package ml_dtypes"):
+        np.asarray(page.view("bfloat16"))
+
+
+def test_types_of_python(ctx: mmsb.Context) -> None:
+    page = ctx.create_page(16)
+    for kind in (bool, int, float, complex, "float"):
+        assert np.asarray(page.view(kind)).dtype == page.array(kind).dtype == np.dtype(kind)
 
 
 def test_a_page_adopted_from_a_view_of_another(ctx: mmsb.Context) -> None:

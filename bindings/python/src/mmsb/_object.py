@@ -6,7 +6,7 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from ._errors import ClosedError
+from ._errors import ClosedError, ForkedError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +37,11 @@ class Closable(NotCopied):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        try:
+            self.close()
+        except ForkedError:
+            if kind is None:  # else what ends a child of a fork goes on
+                raise
 
 
 class Handled(Closable):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
@@ -27,6 +29,8 @@ from ._errors import (
 from ._ffi import check, lib, sized
 
 if TYPE_CHECKING:
+    import numpy
+
     from ._convert import BytesLike
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
@@ -72,6 +76,11 @@ def _types() -> Iterator[ItemType]:
 
 _NAMED = {item.name: item for item in _types()}
 _BY_TYPESTR = {item.typestr.lstrip("<|"): item for item in _NAMED.values() if item.typestr is not None}
+_BY_TYPESTR |= {
+    "float": _NAMED["float64"],
+    "int": _NAMED["int64"],
+    "complex": _NAMED["complex128"],
+}  # Python's, as NumPy has them
 
 
 def item_type_of(dtype: Any) -> ItemType:
@@ -83,6 +92,20 @@ def item_type_of(dtype: Any) -> ItemType:
         raise InvalidArgumentError(
             f"dtype {name!r} is not one of {', '.join(_NAMED)}; Page.array() takes NumPy's structured types"
         )
+    return found
+
+
+def ml_type(name: str) -> numpy.dtype[Any]:
+    """NumPy's dtype of a name that only the package ml_dtypes knows. UnsupportedError: the package is missing, or too old."""
+    import numpy
+
+    try:
+        ml_dtypes = importlib.import_module("ml_dtypes")
+    except ImportError:
+        raise UnsupportedError(f"NumPy has {name} only with the package ml_dtypes, which is not installed") from None
+    if not hasattr(ml_dtypes, name):
+        raise UnsupportedError(f"ml_dtypes {ml_dtypes.__version__} has no {name}")
+    found: numpy.dtype[Any] = numpy.dtype(getattr(ml_dtypes, name))
     return found
 
 
@@ -512,6 +535,9 @@ def lend(source: Lender, wanted: Wanted) -> Lent | Buffer:
     """The memory of an object, by the first protocol that it has."""
     if isinstance(source, _Capsule):
         return _take_capsule(source, wanted)
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(source, masked.MaskedArray):
+        raise UnsupportedError("the array has a mask, which its memory does not: take its data and its mask as two arrays")
     if type(source) in _without_buffer:
         return _lend_array(source, wanted)
     try:

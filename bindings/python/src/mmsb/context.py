@@ -1393,7 +1393,8 @@ class _Group(Block):
 
 def _end_group(context: Context, handle: ctypes.c_uint64, kind: type[BaseException] | None, *_error: object) -> None:
     if kind is not None:
-        context._rollback()
+        if not lib.forked:  # what ends a child of a fork goes on: it has no group
+            context._rollback()
         return
     try:
         context._check(lib.mmsb_group_commit(handle))
@@ -1420,7 +1421,11 @@ class _Writing(Block):
         context._check(status)
 
 
-def _end_writing(context: Context, handle: ctypes.c_uint64, _limit: int, *_error: object) -> None:
+def _end_writing(
+    context: Context, handle: ctypes.c_uint64, _limit: int, kind: type[BaseException] | None, *_error: object
+) -> None:
+    if kind is not None and lib.forked:
+        return
     status = note(handle, 0, lib.mmsb_writing_end, handle)
     if not context.closed:  # with the context its sections end
         check(status)

@@ -841,7 +841,8 @@ class Use(NotCopied):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         handle, self._handle = self._handle, 0
-        check(lib.mmsb_use_end(handle) if kind is None else lib.mmsb_use_abort(handle))
+        if kind is None or not lib.forked:
+            check(lib.mmsb_use_end(handle) if kind is None else lib.mmsb_use_abort(handle))
 
 
 class Recorder(Use):

@@ -20,6 +20,7 @@ from ._tensor import (
     arrow_schema,
     is_row_major,
     item_type_of,
+    ml_type,
     options_of,
     tensor_in,
 )
@@ -208,13 +209,14 @@ class View(NotCopied):
             raise AttributeError("the memory is none of a CUDA device")
         return {**self._interface(), "stream": self._stream}  # None: what a call on a page did is done
 
-    def _interface(self) -> dict[str, Any]:
-        if self._item.typestr is None:
+    def _interface(self, typestr: str | None = None) -> dict[str, Any]:
+        """typestr: of other items with as many bytes."""
+        if self._item.typestr is None and typestr is None:
             raise AttributeError(f"array interfaces have no name for {self._item.name}: use DLPack")
         strides = None if self._contiguous else tuple(stride * self._item.bytes for stride in self._strides)
         return {
             "shape": self._shape,
-            "typestr": self._item.typestr,
+            "typestr": typestr or self._item.typestr,
             "data": (self._address, self.read_only),
             "strides": strides,
             "version": 3,
@@ -223,6 +225,8 @@ class View(NotCopied):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         import numpy
 
+        if self._item.typestr is None and self._device[0] != CUDA:
+            return as_array(numpy.asarray(_Stand(self)).view(ml_type(self._item.name)), dtype, copy)
         self._interface_of_host()  # numpy.asarray comes back here where there is none
         return as_array(numpy.asarray(self), dtype, copy)
 
@@ -255,6 +259,16 @@ class View(NotCopied):
 
     def __repr__(self) -> str:
         return f"<mmsb.View of {self._source!r}: {self._item.name} {self._shape}{' read-only' if self.read_only else ''}>"
+
+
+class _Stand:
+    """A view whose items array interfaces have no name for, with whole numbers in their place."""
+
+    __slots__ = ("__array_interface__", "view")
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.__array_interface__ = view._interface(f"<u{view._item.bytes}")
 
 
 def writable_or_not(pinned: Any, write: bool | None) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._convert import has_buffer
 from .._errors import CorruptError, MismatchError, MMSBError, UnsupportedError
 from .._lease import Holder, view_held
-from .._tensor import _NAMED, CUDA, DEFAULT_STREAM, describe, read_interface
+from .._tensor import _NAMED, CUDA, DEFAULT_STREAM, describe, ml_type, read_interface
 from ..context import can_adopt, page_over
 from ..library import capabilities
 from ..ticket import nothing
@@ -84,14 +84,7 @@ def type_of(name: str) -> np.dtype[Any]:
 @lru_cache(maxsize=1024)
 def _plain_type(name: str) -> np.dtype[Any]:
     if name in ML_TYPES:
-        try:
-            ml_dtypes = importlib.import_module("ml_dtypes")
-        except ImportError:
-            raise UnsupportedError(f"NumPy has {name} only with the package ml_dtypes, which is not installed") from None
-        if not hasattr(ml_dtypes, name):
-            raise UnsupportedError(f"ml_dtypes {ml_dtypes.__version__} has no {name}")
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
+        return ml_type(name)
     with suppress(ValueError, TypeError, OverflowError, MemoryError):
         if name in _NAMED or _TYPESTR.fullmatch(name):
             return np.dtype(name)
