@@ -9,7 +9,7 @@ module MMSB
 
 include("LibMMSB.jl")
 using .LibMMSB
-using Serialization: Serialization, AbstractSerializer, deserialize, serialize
+using Serialization: Serialization, AbstractSerializer, Serializer, deserialize, serialize
 
 include("errors.jl")
 include("state.jl")

@@ -7,8 +7,12 @@ const NotCopied = Union{
     GPUKernels.KernelMemory,
 }
 
-refuse_copy(object) =
-    throw(ArgumentError("a $(nameof(typeof(object))) cannot be serialized or copied: it stands for something in this process"))
+refuse_copy(type) =
+    throw(ArgumentError("a $(nameof(type)) cannot be serialized or copied: it stands for something in the process that made it"))
 
-Base.deepcopy_internal(object::NotCopied, ::IdDict) = refuse_copy(object)
-Serialization.serialize(::AbstractSerializer, object::NotCopied) = refuse_copy(object)
+Base.deepcopy_internal(object::NotCopied, ::IdDict) = refuse_copy(typeof(object))
+Serialization.serialize(::Serializer, object::NotCopied) = refuse_copy(typeof(object))
+
+# A process of Distributed that cannot write what it has promised to send ends. So the other one refuses it, and the call throws.
+Serialization.serialize(to::AbstractSerializer, object::NotCopied) = Serialization.serialize_type(to, typeof(object))
+Serialization.deserialize(::AbstractSerializer, type::Type{<:NotCopied}) = refuse_copy(type)

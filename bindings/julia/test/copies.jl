@@ -1,5 +1,6 @@
 # What deepcopy and Serialization do with the package's objects.
 
+using Distributed
 using Serialization
 
 function through_a_file(object)
@@ -13,6 +14,13 @@ function texts(delta)
     return map(text -> text == C_NULL ? nothing : unsafe_string(text), (record.source, record.intent))
 end
 
+# As Distributed sends it to another process, where the error is thrown.
+function through_a_socket(object)
+    io = IOBuffer()
+    serialize(Distributed.ClusterSerializer(io), object)
+    return deserialize(Distributed.ClusterSerializer(seekstart(io)))
+end
+
 @testset "a delta is copied by its value" begin
     MMSBState() do state
         page = create_page!(state, 100, CPU_LOCATION)
@@ -23,7 +31,7 @@ end
             delta_from_pages(page, apply_delta!(clone_page(state, page.id), [4], [0x04])),
         ]
         push!(deltas, convert_delta(first(deltas), :sparse_bits))
-        for copied in (deepcopy, through_a_file), delta in deltas
+        for copied in (deepcopy, through_a_file, through_a_socket), delta in deltas
             made = copied(delta)
             @test made !== delta
             @test (made.kind, made.epoch, made.page_id, made.payload) == (delta.kind, delta.epoch, delta.page_id, delta.payload)
@@ -70,7 +78,7 @@ end
         for object in (
             state, page, page.metadata, ticket, snapshot, first(get_pages(snapshot)), runtime, stream, block, buffer, queue, pool,
         )
-            for copied in (deepcopy, through_a_file), thing in (object, [object], Dict(1 => object))
+            for copied in (deepcopy, through_a_file, through_a_socket), thing in (object, [object], Dict(1 => object))
                 failure = thrown(() -> copied(thing))
                 @test failure isa ArgumentError && occursin("cannot be serialized or copied", failure.msg)
             end
