@@ -13,6 +13,7 @@ import (
 
 	"libmmsb/core/keeper"
 	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/ticket"
 	gpupages "libmmsb/gpu/pages"
 	gpu "libmmsb/gpu/runtime"
@@ -162,14 +163,35 @@ func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_statu
 
 // startWork begins work of total units, 0 while their number is not known, and gives its ticket a handle.
 func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
-	if err := page.CheckOutsideGroup(); err != nil {
-		return failed(err)
-	}
-	after, err := afterTickets(work)
+	after, err := startAfter(work)
 	if err != nil {
 		return failed(err)
 	}
 	return failed(put(to)(ticket.Hold(ticket.Start(total, after, run))))
+}
+
+// startInTurn is startWork of a save or load of a context. It has its turn from the call on; one that is to wait for something else
+// has it from then on.
+func startInTurn(context C.mmsb_context_t, queue bool, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t,
+	run func(w *ticket.Work, turn *persist.Turn) error) C.mmsb_status_t {
+	after, err := startAfter(work)
+	var turn *persist.Turn
+	if err == nil && len(after) == 0 {
+		turn, err = persist.TakeTurn(uint64(context), queue)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	started := ticket.StartThen(0, after, func(w *ticket.Work) error { return run(w, turn) }, turn.Leave)
+	return failed(put(to)(ticket.Hold(started)))
+}
+
+// startAfter is what work that is started waits for.
+func startAfter(work *C.mmsb_work_options_t) ([]*ticket.Ticket, error) {
+	if err := page.CheckOutsideGroup(); err != nil {
+		return nil, err
+	}
+	return afterTickets(work)
 }
 
 // waitFor runs work that its call waits for, after what its options name and for the time that they allow. work may be NULL.

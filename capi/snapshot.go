@@ -51,7 +51,10 @@ func startSave(context C.mmsb_context_t, target persist.SaveTarget, o *C.mmsb_sa
 	if err := persist.CheckSave(uint64(context), target, options); err != nil {
 		return failed(err)
 	}
-	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Save(uint64(context), target, options, w) })
+	return startInTurn(context, options.Queue, work, to, func(w *ticket.Work, turn *persist.Turn) error {
+		options.Turn = turn
+		return persist.Save(uint64(context), target, options, w)
+	})
 }
 
 //export mmsbgo_snapshot_save_start
@@ -150,7 +153,10 @@ func startLoad(context C.mmsb_context_t, source persist.LoadSource, o *C.mmsb_lo
 	if err := persist.CheckLoad(uint64(context), source, options); err != nil {
 		return failed(err)
 	}
-	return startWork(0, work, to, func(w *ticket.Work) error { return persist.Load(uint64(context), source, options, w) })
+	return startInTurn(context, false, work, to, func(w *ticket.Work, turn *persist.Turn) error {
+		options.Turn = turn
+		return persist.Load(uint64(context), source, options, w)
+	})
 }
 
 //export mmsbgo_snapshot_load_start

@@ -52,9 +52,9 @@ func TestAStoreThatWasMovedAwayLeavesTheOneInItsPlaceAlone(t *testing.T) {
 			for what, err := range map[string]error{
 				"save": Save(context, true, nil), "name": SetName(context, "ours", nil),
 				"unname": RemoveName(context, "known", nil),
-				"info": func() error { _, err := GetInfo(context); return err }(),
-				"trim": persist.TrimJournal(context, baseIn(t, directory+".old"), nil),
-				"load": persist.Load(context, persist.FromPath(baseIn(t, directory+".old")), persist.LoadOptions{}, nil),
+				"info":   func() error { _, err := GetInfo(context); return err }(),
+				"trim":   persist.TrimJournal(context, baseIn(t, directory+".old"), nil),
+				"load":   persist.Load(context, persist.FromPath(baseIn(t, directory+".old")), persist.LoadOptions{}, nil),
 			} {
 				require.Equal(t, status.NotFound, status.CodeOf(err), "%s: %v", what, err)
 				require.ErrorContains(t, err, "is not the one that was opened", what)

@@ -83,7 +83,7 @@ func useReloading(context uint64, work *ticket.Work, call func(s *state) error) 
 	if err := reloads(true); err != nil {
 		return err
 	}
-	err := useQueued(context, work, call)
+	err := useQueued(context, nil, work, call)
 	_ = reloads(false) // it may have ended
 	return err
 }

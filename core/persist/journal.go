@@ -96,7 +96,7 @@ func OpenJournal(context uint64, directory string, o JournalOptions, w *ticket.W
 	if err != nil {
 		return err
 	}
-	return useAlone(context, w, func(s *state) error {
+	return useAlone(context, nil, w, func(s *state) error {
 		if err := s.context.TellReport(); err != nil {
 			return err
 		}
@@ -319,7 +319,7 @@ func (s *state) saveBeside(in *openedJournal, position uint64, o SaveOptions, w 
 // options name no path but that of a base in the directory. Where the state does not come from that one, it is saved whole. The
 // header is nil where o.UnlessSame has saved nothing.
 func SaveBeside(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
-	err = useQueued(context, w, func(s *state) error {
+	err = useQueued(context, nil, w, func(s *state) error {
 		opened := s.journals.open.Load()
 		if opened == nil {
 			return errNoJournal(context)

@@ -75,17 +75,19 @@ func loadInto(context uint64, source LoadSource, o LoadOptions, w *ticket.Work) 
 	if source.memory != nil { // which is the caller's, and may end with the call: nothing is read from it later
 		o.Lazy = false
 	}
-	using := useAlone
-	if o.Follows {
-		using = useReloading
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = using(context, w, func(s *state) (err error) {
-			if err = s.context.TellReport(); err == nil {
-				releases, err = s.load(&source, &o, w)
-			}
-			return err
-		})
+	load := func(s *state) (err error) {
+		if err = s.context.TellReport(); err == nil {
+			releases, err = s.load(&source, &o, w)
+		}
+		return err
+	}
+	if o.Follows {
+		err = useReloading(context, w, load)
+	} else {
+		err = useAlone(context, o.Turn, w, load)
 	}
 	return releases, err
 }

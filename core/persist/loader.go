@@ -26,6 +26,7 @@ type LoadOptions struct {
 	Follows          bool        // for who follows the journal
 	ToHost           bool        // pages come to the CPU that the snapshot has on devices
 	Snapshot         snapshot.ID // that it must be; zeros = any
+	Turn             *Turn       // of a load that was started
 }
 
 // loader is one load.

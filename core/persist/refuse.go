@@ -30,7 +30,7 @@ func HasFailedJournal(context uint64) (failed bool) {
 // new segment begins behind it. Until then, and where it fails again, calls change nothing, as before. options are as
 // SaveBeside's.
 func ResumeJournal(context uint64, o SaveOptions, w *ticket.Work) (header *snapshot.Header, err error) {
-	err = useQueued(context, w, func(s *state) error {
+	err = useQueued(context, nil, w, func(s *state) error {
 		j := &s.journals
 		if err := j.lock(w); err != nil {
 			return err

@@ -102,7 +102,7 @@ func Save(context uint64, target SaveTarget, o SaveOptions, w *ticket.Work) erro
 	if o.Queue {
 		alone = useQueued
 	}
-	return alone(context, w, func(s *state) error {
+	return alone(context, o.Turn, w, func(s *state) error {
 		if err := s.context.CheckBeforeSave(); err != nil {
 			return err
 		}

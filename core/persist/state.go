@@ -21,9 +21,13 @@ type state struct {
 	context *page.Context
 	ending  atomic.Bool   // the context is to end: give up
 	ended   chan struct{} // closed then
-	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal. Who waits for it gets it
-	// in their order.
+	// busy is full while a save or load runs, of which one runs at a time, or somebody opens a journal.
 	busy chan struct{}
+	// turns are those who wait for it, in their order.
+	turns struct {
+		sync.Mutex
+		last chan struct{} // closed when all of them have passed
+	}
 	// moment is full while a save takes its moment, or a follower applies a group.
 	moment chan struct{}
 	// loaded is the state that the last load gave, of the whole context; moved: with versions of its own.
@@ -43,6 +47,8 @@ type state struct {
 
 func newState(c *page.Context) *state {
 	s := &state{context: c, ended: make(chan struct{}), busy: make(chan struct{}, 1), moment: make(chan struct{}, 1)}
+	s.turns.last = make(chan struct{})
+	close(s.turns.last)
 	s.history.begin()
 	return s
 }
@@ -53,11 +59,18 @@ func use(context uint64, call func(s *state) error) error {
 }
 
 // useAlone is use for a save or load, or what may not be beside one. The thread has no group open, which those wait for or
-// refuse. work may be nil: it is waited for a follower's load only.
-func useAlone(context uint64, work *ticket.Work, call func(s *state) error) error {
+// refuse. work and turn may be nil: it is waited for a follower's load only.
+func useAlone(context uint64, turn *Turn, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
 		if err := s.context.CheckNoOwnGroup(); err != nil {
 			return err
+		}
+		if turn != nil {
+			if err := turn.enter(work); err != nil {
+				return err
+			}
+			defer func() { <-s.busy }()
+			return call(s)
 		}
 		select {
 		case s.busy <- struct{}{}:
@@ -75,10 +88,13 @@ func useAlone(context uint64, work *ticket.Work, call func(s *state) error) erro
 }
 
 // useQueued is useAlone behind what runs, and behind those who wait already.
-func useQueued(context uint64, work *ticket.Work, call func(s *state) error) error {
+func useQueued(context uint64, turn *Turn, work *ticket.Work, call func(s *state) error) error {
 	return use(context, func(s *state) error {
-		if !work.Enter(s.busy, nil) {
-			return status.Errorf(status.Cancelled, "cancelled while another save or load was running")
+		if turn == nil {
+			turn = s.queueUp()
+		}
+		if err := turn.enter(work); err != nil {
+			return err
 		}
 		defer func() { <-s.busy }()
 		if err := s.goesOn(work, 0); err != nil { // both may have come at once
@@ -240,7 +256,7 @@ func Changed(context uint64) (small, large uint64, err error) {
 // ChangedSince is how many bytes a save writes that has an older snapshot as its base: those of all pages that have changed, or
 // may have. It waits for saves and loads that run. Errors: Mismatch where the state does not come from the snapshot.
 func ChangedSince(context uint64, base string, w *ticket.Work) (bytes uint64, err error) {
-	err = useQueued(context, w, func(s *state) error {
+	err = useQueued(context, nil, w, func(s *state) error {
 		look, target := &saver{state: s, o: &SaveOptions{Base: base}, work: w}, ToPath(base)
 		older, err := look.openBase(&target, new(snapshot.Header))
 		if err != nil {

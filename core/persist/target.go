@@ -15,7 +15,8 @@ import (
 type SaveOptions struct {
 	Compression, Level int32
 	RawWrites          int32
-	Queue              bool // wait for a save or load that runs
+	Queue              bool  // wait for a save or load that runs
+	Turn               *Turn // of a save that was started
 	NotDurable         bool
 	NotWatched         bool // no page is watched from this save on that is not yet
 	CopyLimit          uint64

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -117,7 +116,7 @@ func requireEqualWords(t *testing.T, saved map[uint64][]byte) {
 	require.Len(t, words, 1)
 }
 
-// Work that is queued comes in its order, and what is cancelled meanwhile never comes.
+// Work that is queued comes in the order of the calls that started it, and what is cancelled meanwhile never comes.
 func TestSavesQueueInTheirOrder(t *testing.T) {
 	context := newContext(t)
 	createFilled(t, context, 100, 1, 1)
@@ -128,16 +127,20 @@ func TestSavesQueueInTheirOrder(t *testing.T) {
 		s.busy <- struct{}{}
 		return nil
 	}))
-	tickets := make([]*ticket.Ticket, 6)
+	tickets := make([]*ticket.Ticket, 100)
 	for i := range tickets {
-		tickets[i] = ticket.Start(0, nil, func(w *ticket.Work) error {
-			return useQueued(context, w, func(*state) error {
+		turn, err := TakeTurn(context, true)
+		require.NoError(t, err)
+		tickets[i] = ticket.StartThen(0, nil, func(w *ticket.Work) error {
+			if i%10 == 3 { // it does not come that far
+				return nil
+			}
+			return useQueued(context, turn, w, func(*state) error {
 				<-begin
 				order = append(order, i)
 				return nil
 			})
-		})
-		time.Sleep(20 * time.Millisecond) // for the next one to come behind it
+		}, turn.Leave)
 	}
 	require.Equal(t, status.Busy, status.CodeOf(Save(context, ToPath(filepath.Join(folder, "s")), SaveOptions{}, nil)))
 	tickets[2].Cancel()
@@ -147,13 +150,37 @@ func TestSavesQueueInTheirOrder(t *testing.T) {
 		<-s.busy
 		return nil
 	}))
+	var want []int
 	for i, each := range tickets {
 		if i != 2 {
 			require.NoError(t, each.Wait(ticket.Forever))
 		}
+		if i != 2 && i%10 != 3 {
+			want = append(want, i)
+		}
 		each.Close()
 	}
-	require.Equal(t, []int{0, 1, 3, 4, 5}, order)
+	require.Equal(t, want, order)
+}
+
+// What is started without a queue runs from the call on that starts it, whether its work comes that far or not.
+func TestWhatIsStartedIsNotOvertaken(t *testing.T) {
+	context := newContext(t)
+	createFilled(t, context, 100, 1, 1)
+	target := ToPath(filepath.Join(t.TempDir(), "s"))
+	turn, err := TakeTurn(context, false)
+	require.NoError(t, err)
+	require.Equal(t, status.Busy, code(Save(context, target, SaveOptions{}, nil)))
+	none, err := TakeTurn(context, false)
+	require.NoError(t, err)
+	require.Nil(t, none)
+	require.NoError(t, Save(context, target, SaveOptions{Turn: turn}, nil))
+	turn.Leave()
+	none.Leave()
+	turn, err = TakeTurn(context, false)
+	require.NoError(t, err)
+	turn.Leave()
+	require.NoError(t, Save(context, target, SaveOptions{}, nil))
 }
 
 // A save that tries waits for no writer, and one with a time-out only until then.

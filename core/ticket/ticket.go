@@ -73,6 +73,11 @@ var running = struct {
 // The function must look at Cancelled or Done and, when asked to stop, undo what it did and return an error of code
 // Cancelled.
 func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
+	return StartThen(total, after, run, func() {})
+}
+
+// StartThen is Start with what is to be done before the ticket ends, whether the function has run or not.
+func StartThen(total uint64, after []*Ticket, run func(*Work) error, then func()) *Ticket {
 	t := newTicket()
 	t.total.Store(total)
 	after = slices.Clone(after)
@@ -83,7 +88,9 @@ func Start(total uint64, after []*Ticket, run func(*Work) error) *Ticket {
 	running.tickets[t] = struct{}{}
 	running.Unlock()
 	safego.Go(func() {
-		t.finish(t.execute(after, run))
+		err := t.execute(after, run)
+		then()
+		t.finish(err)
 	})
 	return t
 }
@@ -291,6 +298,24 @@ func (w *Work) Enter(place chan<- struct{}, ended <-chan struct{}) bool {
 		}
 	})
 	return entered
+}
+
+// Await waits for a channel to be closed. It says no where the work is to stop before. A nil Work is not to stop.
+func (w *Work) Await(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	came := false
+	w.Idle(func() {
+		select {
+		case <-done:
+			came = true
+		case <-w.Done():
+		}
+	})
+	return came
 }
 
 // Idle waits without a thread of the system, of which a process has some thousands: a program may have more tickets than that.
