@@ -38,7 +38,7 @@
  *             mmsb_sizeof, mmsb_strerror, the mmsb_last_error functions and _init functions do not count as calls.
  *  fork       A process may load the library and fork before its first call: the children and the parent can use it. In the
  *             child of a process that used the library, or was in its first call, every call returns MMSB_E_FORKED. Start
- *             such a process with spawn.
+ *             such a process with spawn. A child of fork that lives on does not keep the journals and stores of its parent busy.
  *  Signals    The library installs no handlers. The Go runtime inside it starts in the first call; it installs handlers for
  *             SIGSEGV, SIGBUS, SIGFPE, SIGPIPE and SIGURG and passes on the signals that are not its own. The library
  *             cannot be unloaded: dlclose leaves it mapped. Its threads block all signals but those of faults, SIGCHLD and

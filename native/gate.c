@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "system.h"
 
@@ -66,6 +67,26 @@ void mmsb__gate_poison(const char *text, size_t length) {
     pthread_mutex_unlock(&gate_lock);
 }
 
+/* Descriptors that a child closes: a bit each. Those beyond stay open there. */
+#define IN_CHILD (1 << 16)
+static uint64_t in_child_closed[IN_CHILD / 64];
+
+void mmsb__close_in_child(int descriptor, bool closes) {
+    if (descriptor < 0 || descriptor >= IN_CHILD)
+        return;
+    uint64_t bit = 1ull << descriptor % 64;
+    if (closes)
+        __atomic_fetch_or(&in_child_closed[descriptor / 64], bit, __ATOMIC_SEQ_CST);
+    else
+        __atomic_fetch_and(&in_child_closed[descriptor / 64], ~bit, __ATOMIC_SEQ_CST);
+}
+
+static void close_in_child(void) {
+    for (int i = 0; i < IN_CHILD / 64; i++)
+        for (uint64_t left = in_child_closed[i]; left != 0; left &= left - 1)
+            close(64 * i + __builtin_ctzll(left));
+}
+
 static void in_child(void) {
     if (mmsb__gate == MMSB__NOT_STARTED) {
         gate_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; /* a thread of the parent was perhaps about to start */
@@ -73,6 +94,7 @@ static void in_child(void) {
     }
     mmsb__detour_begin();
     mmsb__gate = MMSB_E_FORKED;
+    close_in_child();
 }
 
 /* From the moment the library is loaded: the first call may come from one thread while another forks. */

@@ -4,6 +4,8 @@
 #ifndef MMSB_NATIVE_GATE_H
 #define MMSB_NATIVE_GATE_H
 
+#include <stdbool.h>
+
 #include "thread.h"
 
 #pragma GCC visibility push(hidden)
@@ -16,6 +18,9 @@ extern void (*mmsb__start_go)(void);
 mmsb_status_t mmsb__gate_closed(void);
 /* Closes the gate after an internal error; the first text stays. */
 void mmsb__gate_poison(const char *text, size_t length);
+/* A child of fork closes the descriptor first, or no more: what is locked through a descriptor stays locked as long as any
+ * process has a copy of it. */
+void mmsb__close_in_child(int descriptor, bool closes);
 
 #pragma GCC visibility pop
 #endif

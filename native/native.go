@@ -90,6 +90,11 @@ func Poison(text string) {
 	C.mmsb__gate_poison((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 }
 
+// CloseInChild lets children of fork close a descriptor first, or no more.
+func CloseInChild(descriptor int, closes bool) {
+	C.mmsb__close_in_child(C.int(descriptor), C.bool(closes))
+}
+
 // Fail stores the calling thread's last error and returns the code.
 func Fail(code, domain, foreign int32, text string) int32 {
 	return int32(C.mmsb__fail_foreign(C.mmsb_status_t(code), C.int32_t(domain), C.int32_t(foreign),

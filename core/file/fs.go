@@ -57,6 +57,8 @@ type File interface {
 	Lock() error
 	// LockShared is the same beside others that have it shared. EWOULDBLOCK: another has it alone.
 	LockShared() error
+	// Unlock gives the lock back. Close does the same, unless a child of fork has a copy of the descriptor.
+	Unlock() error
 	// SetDirect switches the page cache off and on; the system may refuse. Without it, addresses, offsets and lengths
 	// must be multiples of Alignment.
 	SetDirect(direct bool) error
@@ -217,6 +219,10 @@ func (f osFile) Lock() error {
 
 func (f osFile) LockShared() error {
 	return retry(func() error { return unix.Flock(int(f), unix.LOCK_SH|unix.LOCK_NB) })
+}
+
+func (f osFile) Unlock() error {
+	return retry(func() error { return unix.Flock(int(f), unix.LOCK_UN) })
 }
 
 func (f osFile) SetDirect(direct bool) error {

@@ -389,7 +389,7 @@ func TestASegmentEndsWithAWholeGroup(t *testing.T) {
 			require.NoError(t, write(w, run(3)))
 		}
 		require.NoError(t, w.cut())
-		w.release()
+		w.Release()
 		_, _, err := readAll(disk, 1)
 		require.Equal(t, status.Corrupt, code(err), "%v", err)
 		require.ErrorContains(t, err, "ends with record 2, whose group goes on, but")
@@ -1001,7 +1001,7 @@ func scenario(fs file.FS, acknowledged *uint64) error {
 	closed := false
 	defer func() {
 		if !closed {
-			w.release()
+			w.Release()
 		}
 	}()
 	for step := range 8 {

@@ -200,7 +200,7 @@ func TestRotateFails(t *testing.T) {
 			if err == nil {
 				require.NoError(t, w.Close())
 			} else {
-				w.release()
+				w.Release()
 			}
 			records, _, err := readAll(disk.Kill(), 1)
 			require.NoError(t, err)

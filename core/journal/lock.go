@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,10 +51,16 @@ func lockFile(fs file.FS, path string, flags int, take func(file.File) error) (f
 		err = isNamed(fs, ours, path)
 	}
 	if err != nil {
-		_ = lock.Close()
+		_ = letGo(lock)
 		return nil, err
 	}
 	return lock, nil
+}
+
+// letGo gives a lock back, also where a child of fork has a copy of its descriptor.
+func letGo(lock file.File) error {
+	_ = lock.Unlock()
+	return lock.Close()
 }
 
 // isNamed says whether a lock file still has its name. ENOENT: it has not.
@@ -81,8 +88,8 @@ func (w *Writer) takeLock() error {
 		}
 		switch {
 		case err == nil:
-			w.lock = lock
-			return w.hasLock(path)
+			w.held = hold(w.fs, w.directory, lock, w.options.InChild)
+			return sign(lock, path)
 		case err == syscall.EWOULDBLOCK || err == syscall.ENOENT && try == tries:
 			return errBusy(w.fs, w.directory)
 		case err != syscall.ENOENT:
@@ -91,69 +98,69 @@ func (w *Writer) takeLock() error {
 	}
 }
 
-// hasLock signs the lock, and changes the directory only as long as it has that.
-func (w *Writer) hasLock(path string) error {
-	info, err := w.lock.Stat()
+// guard lets the writer change the directory only as long as its lock is that of the directory.
+func (w *Writer) guard() error {
+	info, err := w.held.lock.Stat()
 	if err != nil {
-		return file.Failed(err, "cannot inspect %s", path)
+		return file.Failed(err, "cannot inspect %s", filepath.Join(w.directory, lockName))
 	}
-	w.fs = held{w.fs, info, w.directory}
-	return sign(w.lock, path)
+	w.fs = guarded{w.fs, info, w.directory}
+	return nil
 }
 
-// held is a file system for who has the lock of a directory. Where another directory has come to its path, or the lock file is
+// guarded is a file system for who has the lock of a directory. Where another directory has come to its path, or the lock file is
 // another one, what is there belongs to others: no name is changed.
-type held struct {
+type guarded struct {
 	file.FS
 	lock      file.Info
 	directory string
 }
 
-func (h *held) isThere() error { return isNamed(h.FS, h.lock, filepath.Join(h.directory, lockName)) }
+func (g *guarded) isThere() error { return isNamed(g.FS, g.lock, filepath.Join(g.directory, lockName)) }
 
 // check says whether the directory is still at its path. Errors: NotFound, and those of the file system.
-func (h *held) check() error {
-	err := h.isThere()
+func (g *guarded) check() error {
+	err := g.isThere()
 	if err == syscall.ENOENT {
 		return status.Errorf(status.NotFound,
-			"the folder %q is not the one that was opened, or its %s was replaced: nothing is changed there", h.directory,
+			"the folder %q is not the one that was opened, or its %s was replaced: nothing is changed there", g.directory,
 			lockName)
 	}
 	if err != nil {
-		return file.Failed(err, "cannot inspect %s", filepath.Join(h.directory, lockName))
+		return file.Failed(err, "cannot inspect %s", filepath.Join(g.directory, lockName))
 	}
 	return nil
 }
 
-func (h held) Open(path string, flags int, mode os.FileMode) (file.File, error) {
+func (g guarded) Open(path string, flags int, mode os.FileMode) (file.File, error) {
 	if flags&unix.O_CREAT != 0 {
-		if err := h.check(); err != nil {
+		if err := g.check(); err != nil {
 			return nil, err
 		}
 	}
-	return h.FS.Open(path, flags, mode)
+	return g.FS.Open(path, flags, mode)
 }
 
-func (h held) Rename(from, to string) error {
-	if err := h.check(); err != nil {
+func (g guarded) Rename(from, to string) error {
+	if err := g.check(); err != nil {
 		return err
 	}
-	return h.FS.Rename(from, to)
+	return g.FS.Rename(from, to)
 }
 
-func (h held) Link(from, to string) error {
-	if err := h.check(); err != nil {
+func (g guarded) Link(from, to string) error {
+	if err := g.check(); err != nil {
 		return err
 	}
-	return h.FS.Link(from, to)
+	return g.FS.Link(from, to)
 }
 
 // Remove finds nothing where the directory is another.
-func (h held) Remove(path string) error {
-	if err := h.isThere(); err != nil {
+func (g guarded) Remove(path string) error {
+	if err := g.isThere(); err != nil {
 		return err
 	}
-	return h.FS.Remove(path)
+	return g.FS.Remove(path)
 }
 
 // FS is the file system for who changes the directory in the writer's name, which nobody may do without its lock. Check says
@@ -162,7 +169,7 @@ func (w *Writer) FS() file.FS { return w.fs }
 
 // Check is described at FS.
 func (w *Writer) Check() error {
-	h, ok := w.fs.(held)
+	h, ok := w.fs.(guarded)
 	if !ok {
 		return nil
 	}
@@ -195,7 +202,7 @@ func WriterOf(fs file.FS, directory string) (who string, err error) {
 	lock, err := lockFile(fs, path, unix.O_RDONLY, sharePatiently)
 	switch err {
 	case nil:
-		return "", lock.Close()
+		return "", letGo(lock)
 	case syscall.ENOENT:
 		return "", nil
 	case syscall.EWOULDBLOCK:
@@ -227,6 +234,25 @@ type Held struct {
 	fs        file.FS
 	directory string
 	lock      file.File
+	holders   atomic.Int32 // who have it: a writer, and one that comes in its place
+	inChild   func(descriptor int, closes bool)
+}
+
+func hold(fs file.FS, directory string, lock file.File, inChild func(int, bool)) *Held {
+	h := &Held{fs: fs, directory: directory, lock: lock, inChild: inChild}
+	h.inChildren(true)
+	return h.share()
+}
+
+func (h *Held) inChildren(closes bool) {
+	if h.inChild != nil {
+		h.inChild(h.lock.Descriptor(), closes)
+	}
+}
+
+func (h *Held) share() *Held {
+	h.holders.Add(1)
+	return h
 }
 
 // Hold takes the lock of a journal's directory that is there. Errors: Busy, NotFound, and those of the file system.
@@ -239,11 +265,18 @@ func Hold(fs file.FS, directory string) (*Held, error) {
 	if err != nil {
 		return nil, file.Failed(err, "cannot lock %s", path)
 	}
-	return &Held{fs, directory, lock}, nil
+	return hold(fs, directory, lock, nil), nil
 }
 
-// Release gives the lock back.
-func (h *Held) Release() { _ = h.lock.Close() }
+// Release gives the lock back, once all who have it have done so.
+func (h *Held) Release() {
+	if h.holders.Add(-1) > 0 {
+		return
+	}
+	_ = h.lock.Unlock() // before the descriptor may be another file's, and after a child closed it
+	h.inChildren(false)
+	_ = h.lock.Close()
+}
 
 // Drop removes the segments of the newest branch that hold no record behind upTo. The last one stays.
 func (h *Held) Drop(upTo uint64) error {

@@ -180,7 +180,7 @@ func (j *Journal) ringBuffers(own bool) (*[2]ringBuffer, error) {
 	if !own {
 		lock, err := lockFile(j.fs, j.path(lockName), unix.O_RDONLY, file.File.LockShared)
 		if err == nil {
-			defer func() { _ = lock.Close() }()
+			defer func() { _ = letGo(lock) }()
 		}
 		if err == syscall.EWOULDBLOCK {
 			return nil, nil

@@ -110,7 +110,7 @@ func (w *Writer) isRead() bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = letGo(f) }()
 	return f.Lock() == syscall.EWOULDBLOCK
 }
 

@@ -52,6 +52,11 @@ type Options struct {
 	FromHere bool
 	// Known is how far a replay has read the journal; nil: there was none.
 	Known *Known
+	// Held is the lock of the directory, which a writer before this one has that has failed; nil: it is taken.
+	Held *Held
+	// InChild is told of the descriptor that has the lock, which a child of fork closes, and when it has it no more; nil: nobody
+	// asks.
+	InChild func(descriptor int, closes bool)
 	// Owned: the context whose records the journal has was given this state, wherever it comes from: a branch begins with it.
 	// Else its history and the directory's must meet.
 	Owned bool
@@ -87,7 +92,7 @@ type Writer struct {
 	fs        file.FS
 	directory string
 	options   Options
-	lock      file.File
+	held      *Held
 
 	made  struct{ directory, lock, ring bool } // what was not there before
 	begun bool                                 // a segment
@@ -161,7 +166,12 @@ func Prepare(fs file.FS, directory string, options Options) (*Writer, error) {
 }
 
 func (w *Writer) open() error {
-	if err := w.takeLock(); err != nil {
+	if w.options.Held != nil {
+		w.held = w.options.Held.share()
+	} else if err := w.takeLock(); err != nil {
+		return err
+	}
+	if err := w.guard(); err != nil {
 		return err
 	}
 	if err := w.removeUnfinished(); err != nil {
@@ -203,8 +213,11 @@ func (w *Writer) Begin(from State) (err error) {
 // Abandon lets the directory go as it was found, before anything was written.
 func (w *Writer) Abandon() {
 	w.undo()
-	w.release()
+	w.Release()
 }
+
+// Held is the lock of the directory, for a writer that comes in the place of this one: Options.Held. nil: this one has let it go.
+func (w *Writer) Held() *Held { return w.held }
 
 // undo removes what this writer has made, while it has the lock. Others may wait for the lock of a file that is removed here, or
 // come into the directory just before that: takeLock expects both.
@@ -219,7 +232,7 @@ func (w *Writer) undo() {
 	if w.made.ring {
 		_ = removeRing(w.fs, w.directory)
 	}
-	if w.made.lock && w.lock != nil {
+	if w.made.lock && w.held != nil {
 		_ = w.fs.Remove(filepath.Join(w.directory, lockName))
 	}
 	if w.made.directory {
@@ -648,7 +661,7 @@ func (w *Writer) Close() error {
 	if err == nil {
 		err = removeRing(w.fs, w.directory)
 	}
-	w.release()
+	w.Release()
 	w.failed = status.Errorf(status.InvalidState, "journal %s is closed", w.directory)
 	return err
 }
@@ -668,16 +681,24 @@ func (w *Writer) end() error {
 	return nil
 }
 
-func (w *Writer) release() {
-	_ = w.endSync()
+// Release lets the directory go. A writer whose Serve has failed has it until then: its state goes on with another writer, or
+// with none, and nobody else may come between.
+func (w *Writer) Release() {
+	w.closeSegment()
 	if w.pending.Load() { // it never counted
 		w.undo()
 	}
-	for _, f := range []*file.File{&w.at, &w.lock} {
-		if *f != nil {
-			_ = (*f).Close()
-			*f = nil
-		}
+	if w.held != nil {
+		w.held.Release()
+		w.held = nil
+	}
+}
+
+func (w *Writer) closeSegment() {
+	_ = w.endSync()
+	if w.at != nil {
+		_ = w.at.Close()
+		w.at = nil
 	}
 }
 
@@ -742,7 +763,7 @@ type Ring interface {
 }
 
 // Serve writes what comes out of a ring, as durably as the options say, until the ring is stopped and empty, and closes the
-// writer. A failure is the ring's, and returned.
+// writer. A failure is the ring's, and returned; the writer has the directory until Release.
 func (w *Writer) Serve(ring Ring) error {
 	returned := false
 	defer func() {
@@ -750,7 +771,7 @@ func (w *Writer) Serve(ring Ring) error {
 			w.writing.Lock()
 			defer w.writing.Unlock()
 			w.failed = status.Errorf(status.Internal, "the journal's writer panicked")
-			w.release()
+			w.Release()
 			ring.Fail(int32(status.Internal), status.DomainNone, 0, "the journal has failed: its writer panicked")
 		}
 	}()
@@ -761,7 +782,7 @@ func (w *Writer) Serve(ring Ring) error {
 	if err == nil {
 		err = w.Close()
 	} else {
-		w.release()
+		w.closeSegment()
 	}
 	if err != nil {
 		own := status.Of(err)

@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"libmmsb/core/file"
 	"libmmsb/core/file/filetest"
+	"libmmsb/core/journal"
 	"libmmsb/core/page"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
@@ -45,6 +47,25 @@ func TestAnEndOnAFullDiskSaysSo(t *testing.T) {
 	require.Equal(t, status.NoSpace, status.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "without its last records, as it has failed: ")
 	require.Equal(t, status.StaleHandle, status.CodeOf(page.Destroy(context)))
+}
+
+// The store is its writer's until the context ends, be the disk full or not.
+func TestAStoreOnAFullDiskStaysItsWriters(t *testing.T) {
+	directory, context, restore := onFullDisk(t)
+	isBusy := func() {
+		t.Helper()
+		_, err := Open(directory, hostPages, quiet(), nil)
+		require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+		_, err = journal.Hold(file.OS{}, directory)
+		require.Equal(t, status.Busy, status.CodeOf(err), "%v", err)
+	}
+	isBusy()
+	restore()
+	isBusy()
+	require.NoError(t, Save(context, false, nil))
+	isBusy()
+	require.NoError(t, End(context))
+	require.NoError(t, page.Destroy(openStore(t, directory, quiet())))
 }
 
 func TestAnEndSavesWhatFoundNoSpace(t *testing.T) {

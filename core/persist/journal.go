@@ -86,7 +86,7 @@ func (o *JournalOptions) check(directory string) (options journal.Options, err e
 	}
 	return journal.Options{
 		Durability: durability, Interval: time.Duration(o.IntervalMs) * time.Millisecond, SegmentBytes: int64(o.SegmentBytes),
-		NoBase: o.RefuseBase, FromHere: o.FromHere, Wrote: o.Wrote,
+		NoBase: o.RefuseBase, FromHere: o.FromHere, Wrote: o.Wrote, InChild: native.CloseInChild,
 	}, nil
 }
 
@@ -406,6 +406,7 @@ func (j *journals) close() error {
 	opened := j.open.Load()
 	opened.ring.Stop()
 	<-opened.served
+	opened.writer.Release()
 	if invariant.Enabled {
 		last, written := opened.ring.Last(), opened.writer.Next()-1
 		invariant.Assert(opened.failed != nil || last == written, "the journal ends with record %d, %d were written", last,

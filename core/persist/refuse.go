@@ -58,8 +58,10 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 	if err != nil {
 		return nil, err
 	}
+	options := old.options
+	options.Held = old.writer.Held()
 	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, spaceWait: old.spaceWait, told: old.told,
-		directory: old.directory, options: old.options, resumes: true, waits: old.waits})
+		directory: old.directory, options: options, resumes: true, waits: old.waits})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,6 @@
 /* fork: in the child of a process that used the library every call answers MMSB_E_FORKED at once, and the child ends cleanly. */
 #include "calls.h"
+#include "folder.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -153,13 +154,72 @@ static int use(void) {
     return mmsb_context_destroy(context) != MMSB_OK;
 }
 
+/* A store that its process closes, or whose process is killed, is free, whatever children of it live on. */
+static void no_child_keeps_a_store(void) {
+    mmsb_context_t store, other;
+    REQUIRE_OK(mmsb_store_open(at("store"), NULL, NULL, &store));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(SECONDS);
+        pause();
+        _exit(0);
+    }
+    CHECK_STATUS(mmsb_store_open(at("store"), NULL, NULL, &other), MMSB_E_BUSY);
+    CHECK_OK(mmsb_context_destroy(store));
+    REQUIRE_OK(mmsb_store_open(at("store"), NULL, NULL, &store));
+    CHECK_OK(mmsb_context_destroy(store));
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+
+    int says[2];
+    CHECK(pipe(says) == 0);
+    extern char **environ;
+    char mode[] = "store", to[12];
+    snprintf(to, sizeof to, "%d", says[1]);
+    char *arguments[] = {program, mode, (char *)at("store"), to, NULL};
+    CHECK(posix_spawn(&child, program, NULL, NULL, arguments, environ) == 0);
+    pid_t grandchild = 0;
+    REQUIRE(read(says[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+    CHECK_STATUS(mmsb_store_open(at("store"), NULL, NULL, &other), MMSB_E_BUSY);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK(kill(grandchild, 0) == 0);
+    CHECK_OK(mmsb_store_open(at("store"), NULL, NULL, &store));
+    CHECK_OK(mmsb_context_destroy(store));
+    CHECK(kill(grandchild, SIGKILL) == 0);
+    close(says[0]);
+    close(says[1]);
+}
+
+/* Opens a store, and has a child; both live on. */
+static int keep_store(const char *path, int to) {
+    alarm(SECONDS);
+    mmsb_context_t store;
+    if (mmsb_store_open(path, NULL, NULL, &store) != MMSB_OK)
+        return 1;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(SECONDS);
+        pid_t self = getpid(); /* by now it has closed what it does not keep */
+        if (write(to, &self, sizeof self) != sizeof self)
+            _exit(1);
+    }
+    pause();
+    return 0;
+}
+
 int main(int count, char **arguments) {
     program = arguments[0];
+    if (count > 3 && strcmp(arguments[1], "store") == 0) {
+        return keep_store(arguments[2], atoi(arguments[3]));
+    }
     if (count > 1 && strcmp(arguments[1], "use") == 0) {
         return use();
     }
     RUN(a_child_gets_forked);
     RUN(a_child_of_a_busy_process_gets_forked);
     RUN(a_spawned_program_works);
+    folder_make();
+    RUN_IN_FOLDER(no_child_keeps_a_store);
+    folder_end();
     return check_report();
 }

@@ -511,6 +511,20 @@ func (h *handle) LockShared() error {
 	})
 }
 
+func (h *handle) unlock() {
+	if h.node.locked == h {
+		h.node.locked = nil
+	}
+	delete(h.node.sharing, h)
+}
+
+func (h *handle) Unlock() error {
+	return h.use(func() error {
+		h.unlock()
+		return nil
+	})
+}
+
 // SetDirect is refused, as on file systems without it.
 func (h *handle) SetDirect(direct bool) error {
 	if direct {
@@ -543,10 +557,7 @@ func (h *handle) Descriptor() int { return -1 }
 func (h *handle) Close() error {
 	return h.use(func() error {
 		h.closed = true
-		if h.node.locked == h {
-			h.node.locked = nil
-		}
-		delete(h.node.sharing, h)
+		h.unlock()
 		return nil
 	})
 }
