@@ -246,7 +246,21 @@ func (k *keeper) untilDone(ended <-chan struct{}, what string, work func(w *tick
 			return
 		case <-time.After(patience):
 		}
+		if status.CodeOf(err) == status.NoSpace {
+			_ = unless(ended, k.makeSpace) // what it cannot remove the next save does
+		}
 	}
+}
+
+// makeSpace removes what no rule keeps and a save that found no space has left.
+func (k *keeper) makeSpace(w *ticket.Work) error {
+	return k.alone(w, func() error {
+		s, err := k.store()
+		if err != nil {
+			return err
+		}
+		return k.prune(s, w)
+	})
 }
 
 // isDue says whether the journal has grown enough since the last save.
@@ -347,7 +361,7 @@ func (k *keeper) resumeAlone(whole bool, w *ticket.Work) error {
 	}
 	k.hasSaved(header, s, 0)
 	log.Logf(log.Info, "the store %q goes on", k.directory)
-	return nil
+	return k.prune(s, w)
 }
 
 // store is what the store has, which the context has open for writing.
@@ -461,6 +475,11 @@ func (k *keeper) saveAlone(whole, unlessSame bool, w *ticket.Work) error {
 		return err
 	}
 	k.hasSaved(header, s, before)
+	return k.prune(s, w)
+}
+
+// prune removes what no rule keeps.
+func (k *keeper) prune(s *store.Store, w *ticket.Work) error {
 	return persist.OnJournal(k.context, w, func(fs file.FS, drop func(uint64) error) error {
 		pruned, err := s.In(fs).Prune(k.options.Retention, drop)
 		k.count(func(facts *Statistics) {

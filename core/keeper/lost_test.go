@@ -10,6 +10,7 @@ import (
 	"libmmsb/core/file/filetest"
 	"libmmsb/core/journal"
 	"libmmsb/core/page"
+	"libmmsb/core/persist"
 	"libmmsb/core/status"
 	"libmmsb/core/store"
 	"libmmsb/native/nativetest"
@@ -47,6 +48,35 @@ func TestAnEndOnAFullDiskSaysSo(t *testing.T) {
 	require.Equal(t, status.NoSpace, status.CodeOf(err), "%v", err)
 	require.ErrorContains(t, err, "without its last records, as it has failed: ")
 	require.Equal(t, status.StaleHandle, status.CodeOf(page.Destroy(context)))
+}
+
+// A full disk may be full of what no rule keeps; what could not go on leaves nothing.
+func TestAKeeperMakesSpaceOnAFullDisk(t *testing.T) {
+	directory := t.TempDir()
+	o := quiet()
+	o.SegmentBytes = 1 << 30
+	context := openStore(t, directory, o)
+	handle := create(t, context, 2<<20)
+	for range 3 { // as a process leaves them that is killed before it removes the older ones
+		_, err := persist.SaveBeside(context, persist.SaveOptions{}, nil)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 3, infoOf(t, context).Snapshots)
+	restore := filetest.Full(t, 1<<20)
+	block, code := make([]byte, 4096), int32(0)
+	for begin := time.Now(); code == 0; code = nativetest.WritePage(handle, 0, block) {
+		block[0]++
+		require.Less(t, time.Since(begin), patience)
+	}
+	require.Equal(t, int32(status.NoSpace), code)
+	tried := func() bool { return infoOf(t, context).FailedSaves > 3 && infoOf(t, context).Pruned > 0 }
+	require.Eventually(t, tried, patience, time.Millisecond)
+	want := stateOf(t, context)
+	restore()
+	require.NoError(t, Save(context, false, nil))
+	require.EqualValues(t, 1, infoOf(t, context).Snapshots)
+	require.NoError(t, End(context))
+	require.Equal(t, want, read(t, directory, store.At{}))
 }
 
 // The store is its writer's until the context ends, be the disk full or not.

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"path/filepath"
 	"time"
 
 	"libmmsb/core/file"
@@ -55,19 +56,28 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 		return nil, err
 	}
 	header, err = s.saveBeside(old, old.ring.Last(), o, w)
+	if status.CodeOf(err) == status.Mismatch && o.Base != "" {
+		o.Base = ""
+		header, err = s.saveBeside(old, old.ring.Last(), o, w)
+	}
 	if err != nil {
 		return nil, err
+	}
+	forget := func() { // nothing goes on from it, and no rule would remove it
+		_ = snapshot.Retire(old.writer.FS(), filepath.Join(old.directory, snapshot.BaseFileName(old.ring.Last(), header.ID)))
 	}
 	options := old.options
 	options.Held = old.writer.Held()
 	next, err := prepareJournal(file.OS{}, &openedJournal{keep: old.keep, spaceWait: old.spaceWait, told: old.told,
 		directory: old.directory, options: options, resumes: true, waits: old.waits})
 	if err != nil {
+		forget()
 		return nil, err
 	}
 	err = s.context.Still(func(still *page.Still) error { return s.beginJournal(next, still) })
 	if err != nil {
 		next.writer.Abandon()
+		forget()
 		return nil, err
 	}
 	if next.needsBase && next.from == header.Position {
