@@ -587,3 +587,35 @@ func TestNamesStayWhereJournalsAreTrimmed(t *testing.T) {
 	require.NoError(t, persist.Save(other, persist.ToPath(outside), persist.SaveOptions{}, nil))
 	check()
 }
+
+// A record that is damaged takes away the states that need it, and no others.
+func TestANameIsReadWhereRecordsAreDamaged(t *testing.T) {
+	directory := t.TempDir()
+	o := quiet()
+	o.SegmentBytes = 16 << 20
+	context := openStore(t, directory, o)
+	create(t, context, 100)
+	require.NoError(t, SetName(context, "named", nil))
+	want := stateOf(t, context)
+	create(t, context, 100)
+	require.NoError(t, End(context))
+	segments, err := filepath.Glob(filepath.Join(directory, "journal-*.mmsbj"))
+	require.NoError(t, err)
+	require.Len(t, segments, 1)
+	content, err := os.ReadFile(segments[0])
+	require.NoError(t, err)
+	const unit, header = 4096, 1 // the frames of the two records come behind the segment's header
+	for frame := range 2 {
+		content[unit*(header+frame)+100] ^= 1
+		require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+		require.Equal(t, want, read(t, directory, store.At{Name: "named"}))
+		content[unit*(header+frame)+100] ^= 1
+	}
+	content[unit*(header+1)+100] ^= 1 // behind the snapshot
+	require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+	for _, at := range []store.At{{}, {Record: 2}} {
+		o.Mode, o.At = abi.StoreRead, at
+		_, err = Open(directory, hostPages, o, nil)
+		require.Equal(t, status.Corrupt, status.CodeOf(err), "%v", err)
+	}
+}

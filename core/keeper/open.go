@@ -141,11 +141,7 @@ func load(context uint64, directory string, o *Options, w *ticket.Work) error {
 		return persist.Load(context, persist.FromPath(""), l, w)
 	}
 	return journal.Beside(file.OS{}, directory, func() error { // a writer may remove what was found
-		s, err := store.Look(file.OS{}, directory)
-		if err != nil {
-			return err
-		}
-		source, err := s.Find(o.At)
+		source, err := store.Find(file.OS{}, directory, o.At)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ package store
 import (
 	"time"
 
+	"libmmsb/core/file"
 	"libmmsb/core/journal"
 	"libmmsb/core/snapshot"
 	"libmmsb/core/status"
@@ -39,6 +40,22 @@ type Source struct {
 	Until journal.Until
 }
 
+// Find says what a state of the store in a directory is made of. Of a name it looks at nothing but the snapshots: damaged records
+// do not keep it from being read. Errors: those of Look and Store.Find.
+func Find(fs file.FS, directory string, at At) (Source, error) {
+	if err := at.Check(); err != nil {
+		return Source{}, err
+	}
+	if at.Name != "" {
+		return named(fs, directory, at.Name)
+	}
+	s, err := Look(fs, directory)
+	if err != nil {
+		return Source{}, err
+	}
+	return s.Find(at)
+}
+
 // Find says what a state is made of. Where records were dropped, only the snapshots are left: of a time the newest one before
 // it, of a record one that was taken there. Errors: InvalidArgument, NotFound, those of the file system.
 func (s *Store) Find(at At) (Source, error) {
@@ -47,7 +64,7 @@ func (s *Store) Find(at At) (Source, error) {
 	}
 	switch {
 	case at.Name != "":
-		return s.named(at.Name)
+		return named(s.fs, s.Directory, at.Name)
 	case at.Record > s.Journal.Last:
 		return Source{}, status.Errorf(status.NotFound, "the store %s has no record %d: the last one is %d", s.Directory,
 			at.Record, s.Journal.Last)
@@ -85,19 +102,27 @@ func (s *Store) errTooOld(at At) error {
 		time.Unix(0, at.Time).UTC().Format(time.RFC3339Nano))
 }
 
-func (s *Store) named(name string) (Source, error) {
-	id, ok := s.names[name]
-	if !ok {
-		return Source{}, errNoName(s.Directory, name, s.names)
+func named(fs file.FS, directory, name string) (Source, error) {
+	all, err := readNames(fs, directory)
+	if err != nil {
+		return Source{}, err
 	}
-	for i := range s.Points {
-		if s.Points[i].ID == id {
-			return Source{Path: s.Points[i].Path}, nil
+	id, ok := all[name]
+	if !ok {
+		return Source{}, errNoName(directory, name, all)
+	}
+	bases, lost, err := snapshots(fs, directory)
+	if err != nil {
+		return Source{}, err
+	}
+	for i := range bases {
+		if bases[i].ID == id {
+			return Source{Path: bases[i].Path}, nil
 		}
 	}
-	if err := lostOf(s.Lost, id); err != nil {
+	if err := lostOf(lost, id); err != nil {
 		return Source{}, status.More(err, "; it is the snapshot with the name %q", name)
 	}
 	return Source{}, status.Errorf(status.NotFound, "the snapshot %s with the name %q is no longer in the store %s", id, name,
-		s.Directory)
+		directory)
 }

@@ -158,7 +158,7 @@ STORES = Go(
         ),
         Mutant(
             "name-of-another", "the newest snapshot is taken for one that has a name",
-            "Store.named", "s.Points[i].ID == id", "s.Points[i].ID == id || true",
+            "named", "bases[i].ID == id", "bases[i].ID == id || true",
         ),
         Mutant(
             "name-for-an-older-one", "a name goes to the snapshot before",

@@ -106,11 +106,7 @@ func (r *run) restore(from string, at store.At, stage *staging) (result replay.R
 	}
 	base := filepath.Join(stage.path, "base.mmsb")
 	err = journal.Beside(r.FS, from, func() error {
-		s, err := store.Look(r.FS, from)
-		if err != nil {
-			return err
-		}
-		source, err := s.Find(at)
+		source, err := store.Find(r.FS, from, at)
 		if err != nil {
 			return err
 		}
