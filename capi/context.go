@@ -14,6 +14,7 @@ import (
 	"libmmsb/core/keeper"
 	"libmmsb/core/page"
 	"libmmsb/core/persist"
+	"libmmsb/core/status"
 	"libmmsb/core/ticket"
 	gpupages "libmmsb/gpu/pages"
 	gpu "libmmsb/gpu/runtime"
@@ -163,10 +164,17 @@ func onTicket(h C.mmsb_ticket_t, call func(t *ticket.Ticket) error) C.mmsb_statu
 
 // startWork begins work of total units, 0 while their number is not known, and gives its ticket a handle.
 func startWork(total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t, run func(w *ticket.Work) error) C.mmsb_status_t {
+	return startOnPages(nil, total, work, to, run)
+}
+
+// startOnPages is startWork with codes of pages, which are Cancelled until the work has others.
+func startOnPages(codes []int32, total uint64, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t,
+	run func(w *ticket.Work) error) C.mmsb_status_t {
 	after, err := startAfter(work)
 	if err != nil {
 		return failed(err)
 	}
+	cancelled(codes)
 	return failed(put(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
@@ -201,6 +209,25 @@ func waitFor(work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error 
 		return err
 	}
 	return waitWithin(timeoutOf(work), after, run)
+}
+
+// waitOnPages is waitFor with codes of pages, which are Cancelled where the work ended before it began.
+func waitOnPages(codes []int32, work *C.mmsb_work_options_t, run func(w *ticket.Work) error) error {
+	began := false
+	err := waitFor(work, func(w *ticket.Work) error {
+		began = true
+		return run(w)
+	})
+	if code := status.CodeOf(err); !began && (code == status.Cancelled || code == status.Timeout || code == status.WouldBlock) {
+		cancelled(codes)
+	}
+	return err
+}
+
+func cancelled(codes []int32) {
+	for i := range codes {
+		codes[i] = int32(status.Cancelled)
+	}
 }
 
 // waitWithin runs work that its call waits for, for a time.

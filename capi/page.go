@@ -181,7 +181,7 @@ func mmsbgo_page_migrate_many(of *C.mmsb_page_t, count C.size_t, location C.mmsb
 	index, err := page.CheckMigrateMany(pages(of, count), int32(location), int32(device))
 	if err == nil {
 		results := codes(statuses, count)
-		err = waitFor(work, func(w *ticket.Work) (err error) {
+		err = waitOnPages(results, work, func(w *ticket.Work) (err error) {
 			index, err = page.MigrateMany(pages(of, count), int32(location), int32(device), results, w)
 			return err
 		})
@@ -199,22 +199,18 @@ func mmsbgo_page_migrate_many_start(of *C.mmsb_page_t, count C.size_t, location 
 		return failed(err)
 	}
 	results := codes(statuses, count)
-	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
+	return startOnPages(results, uint64(count), work, to, func(w *ticket.Work) error {
 		_, err := page.MigrateMany(moved, int32(location), int32(device), results, w)
 		return err
 	})
 }
 
-// codes are statuses in C memory of pages whose work has not begun, and perhaps never will; none where that is NULL.
+// codes are statuses in C memory; none where that is NULL.
 func codes(first *C.mmsb_status_t, count C.size_t) []int32 {
 	if first == nil {
 		return nil
 	}
-	codes := array((*int32)(unsafe.Pointer(first)), count)
-	for i := range codes {
-		codes[i] = int32(status.Cancelled)
-	}
-	return codes
+	return array((*int32)(unsafe.Pointer(first)), count)
 }
 
 func bytes(first unsafe.Pointer, count C.size_t) []byte {

@@ -32,7 +32,7 @@ func mmsbgo_page_sync_many(of *C.mmsb_page_t, count C.size_t, direction C.mmsb_s
 	index, err := page.CheckSyncMany(pages(of, count), int32(direction), int32(device))
 	if err == nil {
 		results := codes(statuses, count)
-		err = waitFor(work, func(w *ticket.Work) (err error) {
+		err = waitOnPages(results, work, func(w *ticket.Work) (err error) {
 			index, err = page.SyncMany(pages(of, count), page.Direction(direction), int32(device), results, w)
 			return err
 		})
@@ -50,7 +50,7 @@ func mmsbgo_page_sync_many_start(of *C.mmsb_page_t, count C.size_t, direction C.
 		return failed(err)
 	}
 	results := codes(statuses, count)
-	return startWork(uint64(count), work, to, func(w *ticket.Work) error {
+	return startOnPages(results, uint64(count), work, to, func(w *ticket.Work) error {
 		_, err := page.SyncMany(synced, page.Direction(direction), int32(device), results, w)
 		return err
 	})

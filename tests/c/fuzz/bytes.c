@@ -48,10 +48,9 @@ void fuzz_unpin(void) {
         mode = MMSB_PIN_READ + MMSB_PIN_WRITE - mode;
         target.handle = page->handle;
     }
-    if (page != NULL && page->pins[mode] > 0 && page->pins[mode] == page->host_pins[mode]) {
-        return; /* its copy on the host has a function of its own for that */
-    }
-    mmsb_status_t code = page == NULL ? target.code : page->pins[mode] == 0 ? MMSB_E_INVALID_STATE : MMSB_OK;
+    /* Pins of its copy on the host have a function of their own for that. */
+    const int none = page != NULL && page->pins[mode] == page->host_pins[mode];
+    mmsb_status_t code = page == NULL ? target.code : none ? MMSB_E_INVALID_STATE : MMSB_OK;
     if (page != NULL && chance(5)) {
         CALL(mmsb_page_unpin(page->handle, MMSB_PIN_WRITE + 1 + (int32_t)below(100)), MMSB_E_INVALID_ARGUMENT);
         return;

@@ -175,7 +175,8 @@ void fuzz_sync_many(void) {
         if (target.page != NULL && wrong_with(target.page, direction, 0, &own[i]) > 1) {
             return;
         }
-        if (code == MMSB_OK && own[i] != MMSB_OK) {
+        const int first_handle = target.page == NULL && bad_handles == 1; /* the handles come first */
+        if (first_handle || (code == MMSB_OK && own[i] != MMSB_OK)) {
             code = own[i];
             expected_bad = i;
         }
@@ -184,19 +185,14 @@ void fuzz_sync_many(void) {
         refused_many(list, count);
         return;
     }
-    int with_statuses = chance(50), beside = chance(40) && bad_handles < 2;
-    if (beside && bad_handles) { /* the handles come first */
-        for (size_t i = 0; i < count; i++) {
-            code = chosen[i] == NULL ? own[i] : code;
-        }
-    }
+    int with_statuses = chance(50), beside = chance(40);
     if (beside) {
         sync_beside(list, count, direction, with_statuses ? statuses : NULL, code, bad_handles);
     } else {
         CALL(mmsb_page_sync_many(list, count, direction, 0, NULL, with_statuses ? statuses : NULL, &bad), code);
         SAME(bad, code == MMSB_OK ? UNTOUCHED : expected_bad);
     }
-    int ran = !beside || (!bad_handles && !in_groups);
+    int ran = !bad_handles && !(beside && in_groups);
     for (size_t i = 0; i < count; i++) {
         SAME(statuses[i], ran && with_statuses ? own[i] : UNTOUCHED);
         if (ran && chosen[i] != NULL && own[i] == MMSB_OK) {
