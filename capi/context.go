@@ -178,8 +178,8 @@ func startOnPages(codes []int32, total uint64, work *C.mmsb_work_options_t, to *
 	return failed(put(to)(ticket.Hold(ticket.Start(total, after, run))))
 }
 
-// startInTurn is startWork of a save or load of a context. It has its turn from the call on; one that is to wait for something else
-// has it from then on.
+// startInTurn is startWork of a save or load of a context. It has its turn from the call on; one that is to wait for something
+// else has it from then on.
 func startInTurn(context C.mmsb_context_t, queue bool, work *C.mmsb_work_options_t, to *C.mmsb_ticket_t,
 	run func(w *ticket.Work, turn *persist.Turn) error) C.mmsb_status_t {
 	after, err := startAfter(work)

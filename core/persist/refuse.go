@@ -55,10 +55,13 @@ func (s *state) resumeJournal(old *openedJournal, o SaveOptions, w *ticket.Work)
 	if err := s.context.CheckBeforeSave(); err != nil {
 		return nil, err
 	}
-	header, err = s.saveBeside(old, old.ring.Last(), o, w)
-	if status.CodeOf(err) == status.Mismatch && o.Base != "" {
-		o.Base = ""
+	save := func() error {
 		header, err = s.saveBeside(old, old.ring.Last(), o, w)
+		return err
+	}
+	if status.CodeOf(save()) == status.Mismatch && o.Base != "" {
+		o.Base = ""
+		_ = save()
 	}
 	if err != nil {
 		return nil, err
