@@ -323,8 +323,8 @@ static mmsb_status_t check_compaction(const char *path, const char *to, const mm
     DOOR_CHECK(check_save_options(options));
     const mmsb_save_options_t *given = *options;
     if (given->compression != 0 || given->compression_level != 0 || given->raw_writes != 0 || given->copy_limit != 0 ||
-        given->queue != 0 || given->base)
-        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable and timeout_ns");
+        given->queue != 0 || given->base || given->chain_limit != 0 || given->not_watched != 0)
+        return mmsb__fail(MMSB_E_INVALID_ARGUMENT, "compaction takes no option but not_durable, base_in_use and timeout_ns");
     return MMSB_OK;
 }
 

@@ -47,6 +47,7 @@ mmsb_status_t mmsb_store_open_start(const char *directory, const mmsb_context_op
     DOOR_CHECK(door_work(work));
     DOOR_POINTER(context);
     DOOR_POINTER(ticket);
+    *context = 0;
     return mmsbgo_store_open_start((char *)directory, (mmsb_context_options_t *)context_options, (mmsb_store_options_t *)options,
                                    (mmsb_work_options_t *)work, context, ticket);
 }

@@ -1584,7 +1584,7 @@ MMSB_API mmsb_status_t mmsb_snapshot_free_memory(void *memory);
 typedef struct mmsb_load_options {
     uint32_t struct_size;
     int32_t mode;                  /* MMSB_LOAD_EAGER */
-    const uint64_t *page_ids;      /* NULL = the whole state; ids of the pages to load */
+    const uint64_t *page_ids;      /* NULL = the whole state; ids of the pages to load, not with a journal */
     uint64_t page_count;           /* 0; number of page_ids */
     const char *journal;           /* NULL; directory of a journal whose records after the snapshot are applied */
     uint64_t journal_until;        /* 0 = all; number of the last record to apply */
@@ -1747,10 +1747,10 @@ MMSB_API mmsb_status_t mmsb_snapshot_read(mmsb_snapshot_t snapshot, uint64_t id,
 /* A page's bytes in the mapped file: read-only, valid until mmsb_snapshot_close. The call verifies all of them. If another
  * process truncates the file, an access raises SIGBUS: use mmsb_snapshot_read for files that others change.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_UNSUPPORTED (compressed, or not contiguous in the
- * file), MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
+ * file, as no page of 4 MiB or more is), MMSB_E_IO, MMSB_E_CORRUPT. Threads: any. Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_view(mmsb_snapshot_t snapshot, uint64_t id, const void **bytes, uint64_t *length);
 
-/* A page's metadata blob. A list of bytes.
+/* A page's metadata blob. A list of bytes, empty where the page has no metadata.
  * Errors: handle errors, MMSB_E_INVALID_ARGUMENT, MMSB_E_NOT_FOUND, MMSB_E_OUT_OF_RANGE, MMSB_E_IO, MMSB_E_CORRUPT. Threads: any.
  * Blocks: for the disk. Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_metadata(mmsb_snapshot_t snapshot, uint64_t id, void *blob, size_t capacity, size_t *length);
@@ -1806,7 +1806,8 @@ MMSB_API mmsb_status_t mmsb_snapshot_diff_start(mmsb_snapshot_t older, mmsb_snap
                                                 mmsb_ticket_t *ticket);
 
 /* Writes the state of a snapshot and its bases to one whole snapshot file with a new id. Compressed chunks stay compressed. Of
- * options (may be NULL) all fields but not_durable and timeout_ns keep their defaults. to must not be one of the bases.
+ * options (may be NULL) all fields but not_durable, base_in_use and timeout_ns keep their defaults. to may be one of the files:
+ * what rests on it rests on a second name of it from then on.
  * Errors: as mmsb_snapshot_open and mmsb_snapshot_save. Threads: any. Blocks: until the file is on disk or the time is over.
  * Since 0.1. */
 MMSB_API mmsb_status_t mmsb_snapshot_compact(const char *path, const char *to, const mmsb_save_options_t *options);

@@ -151,6 +151,12 @@ func (k *keeper) begin() error {
 	if newest != nil {
 		k.isNewest(&newest.Header)
 	}
+	if k.options.Mode == abi.StoreWrite && (len(s.Points) > 1 || len(s.Journal.Segments) > 1) {
+		// Who had the store open before may have ended between a save and this.
+		if err := k.prune(s, nil); err != nil {
+			log.Logf(log.Warning, "the store %q has more than its rules keep: %v", k.directory, err)
+		}
+	}
 	k.setDue()
 	keepers.Lock()
 	keepers.byContext[k.context] = k

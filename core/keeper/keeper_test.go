@@ -246,6 +246,27 @@ func TestASaveLeavesNoRecords(t *testing.T) {
 	require.Equal(t, uint64(4096), info.Bytes, "a header")
 }
 
+// A program may have ended between a save and what makes room behind it, again and again.
+func TestAnOpenRemovesWhatNoRuleKeeps(t *testing.T) {
+	directory, o := t.TempDir(), quiet()
+	o.Retention.Last = 3
+	context := openStore(t, directory, o)
+	handle := create(t, context, 100)
+	for i := range 3 {
+		require.Zero(t, nativetest.WritePage(handle, 0, []byte{byte(i)}))
+		require.NoError(t, Save(context, true, nil))
+	}
+	require.NoError(t, page.Destroy(context))
+	for _, mode := range []int32{abi.StoreRead, abi.StoreWrite} {
+		o.Mode, o.Retention.Last = mode, 1
+		context = openStore(t, directory, o)
+		s, err := store.Look(file.OS{}, directory)
+		require.NoError(t, err)
+		require.NoError(t, page.Destroy(context))
+		require.Equal(t, mode == abi.StoreWrite, len(s.Points) == 1)
+	}
+}
+
 // The same pages change again and again: what rests on the whole snapshot is made anew from it, and never has them more often
 // than it may. Where addresses were given out nobody knows what has changed since then.
 func TestHotPagesAreSavedWithoutTheOthers(t *testing.T) {

@@ -33,6 +33,8 @@ func (l *LoadSource) check(o *LoadOptions) error {
 	case o.Journal != "" && o.IDs != nil:
 		return status.Errorf(status.InvalidArgument, "page_ids has %d pages, but a journal is replayed into the whole state",
 			len(o.IDs))
+	case o.Journal == "" && o.until() != (journal.Until{}):
+		return status.Errorf(status.InvalidArgument, "journal is NULL, but its replay is to end at a record, a time or an epoch")
 	case l.FS != nil && l.path == "" && o.Journal == "":
 		return status.Errorf(status.InvalidArgument, "the path is empty, and there is no journal")
 	}

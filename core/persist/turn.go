@@ -18,11 +18,11 @@ type Turn struct {
 	settled sync.Once     // the work, or Leave, has seen to what comes behind
 }
 
-// TakeTurn takes the place of work that is about to be started: behind what was queued before, or, where queue is not set, at
-// once; nil where another one runs, which the work will find.
+// TakeTurn takes the place of work that is about to be started: at once, or, where queue is set, behind what runs and what was
+// queued before. nil: another one runs, and queue is not set: the work will find that.
 func TakeTurn(context uint64, queue bool) (turn *Turn, err error) {
 	err = use(context, func(s *state) error {
-		if queue {
+		if queue && s.waited() {
 			turn = s.queueUp()
 			return nil
 		}
@@ -30,6 +30,9 @@ func TakeTurn(context uint64, queue bool) (turn *Turn, err error) {
 		case s.busy <- struct{}{}:
 			turn = &Turn{state: s}
 		default:
+			if queue {
+				turn = s.queueUp()
+			}
 		}
 		return nil
 	})
@@ -48,6 +51,18 @@ func (t *Turn) Leave() {
 			<-t.state.busy
 		}
 	})
+}
+
+// waited says whether somebody is queued.
+func (s *state) waited() bool {
+	s.turns.Lock()
+	defer s.turns.Unlock()
+	select {
+	case <-s.turns.last:
+		return false
+	default:
+		return true
+	}
 }
 
 // queueUp takes a place behind those that were queued before.

@@ -177,10 +177,13 @@ func TestWhatIsStartedIsNotOvertaken(t *testing.T) {
 	require.NoError(t, Save(context, target, SaveOptions{Turn: turn}, nil))
 	turn.Leave()
 	none.Leave()
-	turn, err = TakeTurn(context, false)
-	require.NoError(t, err)
-	turn.Leave()
-	require.NoError(t, Save(context, target, SaveOptions{}, nil))
+	for _, queue := range []bool{false, true} {
+		turn, err = TakeTurn(context, queue)
+		require.NoError(t, err)
+		require.Equal(t, status.Busy, code(Save(context, target, SaveOptions{}, nil)))
+		turn.Leave()
+		require.NoError(t, Save(context, target, SaveOptions{}, nil))
+	}
 }
 
 // A save that tries waits for no writer, and one with a time-out only until then.

@@ -666,12 +666,17 @@ static void bad_arguments(void) {
     REFUSED_LOAD(journal = "", MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(journal_page = 1, MMSB_E_INVALID_ARGUMENT);
     REFUSED_LOAD(journal_epoch = 1, MMSB_E_INVALID_ARGUMENT);
+    REFUSED_LOAD(journal_until = 1, MMSB_E_INVALID_ARGUMENT); /* of no journal */
+    REFUSED_LOAD(journal_until_time_ns = 1, MMSB_E_INVALID_ARGUMENT);
     mmsb_save_options_init(&save);
     save.base = at("state");
     void *memory = NULL;
     uint64_t length = 0;
     CHECK_STATUS(mmsb_snapshot_save_memory(context, &save, &memory, &length), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_snapshot_save_descriptor(context, 1, &save), MMSB_E_INVALID_ARGUMENT);
+    CHECK_STATUS(mmsb_snapshot_compact(at("state"), at("new"), &save), MMSB_E_INVALID_ARGUMENT);
+    mmsb_save_options_init(&save);
+    save.chain_limit = 2;
     CHECK_STATUS(mmsb_snapshot_compact(at("state"), at("new"), &save), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_snapshot_save_memory(context, NULL, NULL, &length), MMSB_E_INVALID_ARGUMENT);
     CHECK_STATUS(mmsb_snapshot_save_memory(context, NULL, &memory, NULL), MMSB_E_INVALID_ARGUMENT);

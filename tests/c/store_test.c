@@ -157,8 +157,18 @@ static void a_killed_writer_has_lost_nothing(void) {
     mmsb_ticket_t ticket = 0;
     CHECK_OK(mmsb_store_open_start(at("store"), NULL, NULL, NULL, &context, &ticket));
     CHECK_STATUS(mmsb_ticket_wait(ticket, MMSB_WAIT_FOREVER), MMSB_E_BUSY);
-    CHECK_OK(mmsb_ticket_destroy(ticket));
     CHECK_EQUAL(context, 0);
+    mmsb_work_options_t work;
+    mmsb_work_options_init(&work);
+    work.after = &ticket;
+    work.after_count = 1;
+    mmsb_ticket_t never = 0;
+    context = 42;
+    CHECK_OK(mmsb_store_open_start(at("store"), NULL, NULL, &work, &context, &never));
+    CHECK_STATUS(mmsb_ticket_wait(never, MMSB_WAIT_FOREVER), MMSB_E_CANCELLED);
+    CHECK_EQUAL(context, 0);
+    CHECK_OK(mmsb_ticket_destroy(never));
+    CHECK_OK(mmsb_ticket_destroy(ticket));
     context = opened_at(MMSB_STORE_READ, "middle", 0, 0); /* beside the writer */
     CHECK(holds(context, "turn 500"));
     CHECK_OK(mmsb_context_destroy(context));

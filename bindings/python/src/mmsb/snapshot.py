@@ -296,8 +296,9 @@ class SnapshotPage(NotCopied):
     def memory(self) -> memoryview:
         """A read-only view of the page's bytes in the mapped file. The call verifies all of them.
 
-        Raises UnsupportedError if the bytes are compressed or not contiguous in the file. If another process truncates the
-        file, an access to the view ends the process (SIGBUS): use read() for files that others change.
+        Raises UnsupportedError if the bytes are compressed or not contiguous in the file, as those of no page of 4 MiB or more
+        are. If another process truncates the file, an access to the view ends the process (SIGBUS): use read() for files that
+        others change.
         """
         address, length = ctypes.c_void_p(), ctypes.c_uint64()
         check(lib.mmsb_snapshot_view(self._file.handle, self.id, address, length))
