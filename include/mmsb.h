@@ -376,6 +376,7 @@ MMSB_API mmsb_status_t mmsb_context_create(const mmsb_context_options_t *options
 
 /* Ends the context, its pages and its runtimes; their handles become stale. Memory that is still pinned or in flight stays valid
  * but has no handle any more; its last unpin frees it. Waits for calls that are running on the context's pages, never for pins.
+ * Work that was started and has not ended is cancelled: who wants a save or a name waits for its ticket before.
  * A guard checks everything once more: with MMSB_E_GUARD the context has ended all the same, because no later call could tell.
  * A journal's last records are written. A store is saved first if bytes of its pages may have been written through pointers,
  * which no record has, unless save_bytes is MMSB_NEVER and save_interval_ns 0, and if the disk has refused records. It waits 10
@@ -2323,8 +2324,9 @@ typedef struct mmsb_runtime_options {
                              it is allocated and when it is freed */
     uint64_t guard_quarantine; /* 0; bytes of freed blocks that the guard holds back to find writes after the free */
     /* NULL; called by mmsb_block_allocate when memory is refused (code: MMSB_E_LIMIT, MMSB_E_OUT_OF_MEMORY), on the thread of
-     * that call, with no lock held. It may free blocks and call every function, but must not end the runtime. attempt counts
-     * from 1. Any result but 0 = try again. */
+     * that call, with no lock held. It may free blocks and call every function, but must not end the runtime; an allocation in it
+     * that is refused calls it again, so that one which allocates needs an end of its own. attempt counts from 1. Any result but
+     * 0 = try again. */
     int32_t (*refused)(void *user, uint64_t bytes, uint32_t attempt, mmsb_status_t code);
     void *refused_user;        /* NULL; the first argument of refused */
     uint64_t refused_attempts; /* 8; largest number of calls of refused for one block */

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -93,6 +94,10 @@ func TestAStoreOnAFullDiskStaysItsWriters(t *testing.T) {
 	restore()
 	isBusy()
 	require.NoError(t, Save(context, false, nil))
+	isBusy()
+	saved := filepath.Join(t.TempDir(), "saved")
+	require.NoError(t, persist.Save(context, persist.ToPath(saved), persist.SaveOptions{}, nil))
+	require.NoError(t, persist.Load(context, persist.FromPath(saved), persist.LoadOptions{}, nil), "a journal of another state")
 	isBusy()
 	require.NoError(t, End(context))
 	require.NoError(t, page.Destroy(openStore(t, directory, quiet())))

@@ -188,6 +188,7 @@ func (s *state) isOther(fs file.FS, directory string) bool {
 func prepareJournal(fs file.FS, wanted *openedJournal) (opened *openedJournal, err error) {
 	wanted.served = make(chan struct{})
 	wanted.writer, err = journal.Prepare(fs, wanted.directory, wanted.options)
+	wanted.options.Held = nil // the writer's; the next one may come when it has let it go
 	return wanted, err
 }
 

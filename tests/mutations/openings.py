@@ -14,7 +14,7 @@ OPENINGS = Go(
     mutants=(
         Mutant(
             "lock-of-a-removed-file", "a lock counts although its file has no name any more",
-            "lockFile", "err = isNamed(fs, ours, path)", "_ = isNamed",
+            "lockFile", "err = isNamed(fs, ours, path)", "_ = isNamed(fs, ours, path)",
         ),
         Mutant(
             "removed-file-is-not-made-again", "an opening ends where another one has removed what it had made",

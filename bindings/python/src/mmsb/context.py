@@ -263,6 +263,8 @@ class Context(Closable):
     def close(self) -> None:
         """Ends the context and its pages. Memory with a view stays valid until its last view is gone. Idempotent.
 
+        Work that was started and has not ended is cancelled: who wants a save or a name waits for its ticket before.
+
         A journal's last records are written. A store is saved first if bytes may have been written through views (mmsb.open,
         save_bytes), or the disk has refused records. With GuardError, which the last check of a guard can raise, and the errors
         of the disk, it has ended all the same.
