@@ -79,17 +79,22 @@ func find(address driver.Address) (*memory, error) {
 // take is find, and removes it: nobody else frees it, and the address may be given out again as soon as it is free.
 func take(address driver.Address) (*memory, error) {
 	m, err := find(address)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = remove(address, m)
 	}
+	return m, err
+}
+
+// remove removes what was found at an address, unless somebody was faster.
+func remove(address driver.Address, m *memory) error {
 	s := shardOf(address)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.given[address] != m { // somebody was faster
-		return nil, status.Errorf(status.NotFound, "address 0x%x was freed", uint64(address))
+	if s.given[address] != m {
+		return status.Errorf(status.NotFound, "address 0x%x was freed", uint64(address))
 	}
 	delete(s.given, address)
-	return m, nil
+	return nil
 }
 
 // ofBlock is the error of a call on the block at an address, which may have been freed by its handle.

@@ -117,6 +117,16 @@ func TestAFreeIsDoneOnce(t *testing.T) {
 		require.Equal(t, 3, unknown)
 	}
 	require.Equal(t, uint64(50), r.Usage().Frees)
+
+	// All of them may have found it before the first one removes it.
+	address, err := Allocate(r, 1000, of(streams[0], true), Ordered)
+	require.NoError(t, err)
+	m, err := find(address)
+	require.NoError(t, err)
+	require.NoError(t, remove(address, m))
+	require.Equal(t, status.NotFound, status.CodeOf(remove(address, m)))
+	put(address, m)
+	require.NoError(t, Free(address, of(streams[0], true)))
 }
 
 // A free that fails leaves the memory where it was.

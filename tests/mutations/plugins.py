@@ -142,7 +142,7 @@ ADDRESSES = Go(
     mutants=(
         Mutant(
             "freed-twice", "two threads that free the same memory both do",
-            "take", "s.given[address] != m", "false",
+            "remove", "s.given[address] != m", "false",
         ),
         Mutant(
             "failed-free-forgets", "memory whose free failed is lost",
