@@ -23,7 +23,23 @@ func (l *loader) verify() error {
 // verifyChosen looks at the bytes of the pages that are staged, and at no others.
 func (l *loader) verifyChosen() error {
 	goesOn := func() error { return l.goesOn(l.work, 0) }
-	return l.forPages(func(staged *native.Staged) error { return l.file.VerifyPage(staged.ID, goesOn) }, nil)
+	return l.forPages(mostReaders, func(staged *native.Staged) error { return l.file.VerifyPage(staged.ID, goesOn) }, nil)
+}
+
+// mostReaders is how many pages are read at a time.
+const mostReaders = 4
+
+// readersWithin is how many pages are read at a time into the memory of those that were replaced. Where memory_limit has little more
+// than they need it is one: a reader for which another's magazine has what it lacks takes memory that other sizes need at the end.
+func (l *loader) readersWithin() int {
+	bytes := uint64(0)
+	for i := range l.Pages {
+		bytes += l.Pages[i].Size
+	}
+	if limit := l.context.Stats().MemoryLimit; limit != 0 && bytes > limit/2 {
+		return 1
+	}
+	return mostReaders
 }
 
 // bringIn reads the bytes of the pages that wait, which are the context's by now. Where the load is cancelled the others wait
@@ -36,7 +52,7 @@ func (l *loader) bringIn() error {
 		sync.Mutex
 		pages []*native.Staged
 	}
-	err := l.forPages(func(staged *native.Staged) error {
+	err := l.forPages(l.readersWithin(), func(staged *native.Staged) error {
 		err := l.bringInOne(staged)
 		if code := status.CodeOf(err); code != status.Limit && code != status.OutOfMemory {
 			return err
@@ -68,9 +84,9 @@ func (l *loader) bringInOne(staged *native.Staged) error {
 
 // forPages reads the staged pages, several at a time. After an error no more are begun. Each thread that has read calls end,
 // unless it is nil.
-func (l *loader) forPages(read func(staged *native.Staged) error, end func()) error {
+func (l *loader) forPages(readers int, read func(staged *native.Staged) error, end func()) error {
 	var failed atomic.Pointer[error]
-	readAndEnd(len(l.Pages), func(i int) {
+	readAndEnd(readers, len(l.Pages), func(i int) {
 		if failed.Load() != nil {
 			return
 		}
@@ -85,11 +101,11 @@ func (l *loader) forPages(read func(staged *native.Staged) error, end func()) er
 }
 
 // readTogether reads so many pages, several at a time: one waits for the disk, while the next one is copied and checked.
-func readTogether(count int, read func(i int)) { readAndEnd(count, read, nil) }
+func readTogether(count int, read func(i int)) { readAndEnd(mostReaders, count, read, nil) }
 
-func readAndEnd(count int, read func(i int), end func()) {
+func readAndEnd(readers, count int, read func(i int), end func()) {
 	var next atomic.Int64
-	for range min(4, runtime.GOMAXPROCS(0), count) {
+	for range min(readers, runtime.GOMAXPROCS(0), count) {
 		reader := safego.Beside(safego.Bound(func() {
 			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
 				read(int(i))
