@@ -29,8 +29,8 @@ func (l *loader) verifyChosen() error {
 // mostReaders is how many pages are read at a time.
 const mostReaders = 4
 
-// readersWithin is how many pages are read at a time into the memory of those that were replaced. Where memory_limit has little more
-// than they need it is one: a reader for which another's magazine has what it lacks takes memory that other sizes need at the end.
+// readersWithin is how many pages are read at a time into the memory of those that were replaced. Where memory_limit has little
+// more than they need it is one: a reader for which another's magazine has what it lacks takes memory that other sizes need.
 func (l *loader) readersWithin() int {
 	bytes := uint64(0)
 	for i := range l.Pages {
