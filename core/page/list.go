@@ -54,6 +54,9 @@ func (c *Context) Stats() Stats {
 	return s
 }
 
+// MemoryLimit is the most memory that the context may use; 0: there is no limit.
+func (c *Context) MemoryLimit() uint64 { return c.memory.Limit() }
+
 // Count is the number of live pages.
 func (c *Context) Count() uint64 {
 	counts := native.CountContext(c.index)

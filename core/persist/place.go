@@ -36,7 +36,7 @@ func (l *loader) readersWithin() int {
 	for i := range l.Pages {
 		bytes += l.Pages[i].Size
 	}
-	if limit := l.context.Stats().MemoryLimit; limit != 0 && bytes > limit/2 {
+	if limit := l.context.MemoryLimit(); limit != 0 && bytes > limit/2 {
 		return 1
 	}
 	return mostReaders
